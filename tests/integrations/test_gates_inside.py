@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import mcp_types as types
 import pytest
-from agents import Agent, Runner, set_tracing_disabled
+from agents import Agent, Runner, function_tool, set_tracing_disabled, tool_namespace
 from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.tool_context import ToolContext
+from langchain.agents import AgentState, create_agent
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableBranch, RunnableConfig, RunnableLambda, RunnableParallel
 from langchain_core.tools import BaseTool, StructuredTool
-from langgraph.graph import START, StateGraph
-from langgraph.types import Command
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphInterrupt
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command, interrupt
 from mcp.client import Client
 from mcp.server import MCPServer, Server
-from pydantic import BaseModel
+from openai.types.responses import ResponseFunctionToolCall
+from pydantic import BaseModel, field_validator, model_validator
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -26,8 +35,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from indelible import Ledger, instrument
 from indelible.errors import ApprovalPending, BadCall, NothingHappened
-from indelible.integrations.langchain import LedgerMiddleware
+from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
 from tests.integrations.langchain_agents import HELLO, Scripted, calls
 from tests.scenarios.shells import prepare_store
@@ -124,9 +134,6 @@ def _by_coroutine(paid: list[Any]) -> BaseTool:
 @pytest.mark.anyio
 @pytest.mark.parametrize("make", [_by_class, _by_coroutine])
 async def test_89_the_config_of_every_kind_of_tool_is_bound(ledger: Ledger, make: Any) -> None:
-    from langchain.agents import create_agent
-    from langgraph.checkpoint.memory import InMemorySaver
-
     paid: list[Any] = []
     model = Scripted(responses=[calls(("pay", {"order": "1"}, "c1"))])
     gate = LedgerMiddleware(ledger, terms={"pay": ASKS})
@@ -330,6 +337,409 @@ def test_88_code_inside_of_runnables_is_refused_whenever_its_graph_was_made(tmp_
         for one in (made_before, graph.compile()):
             with pytest.raises(BadCall):
                 one.invoke({"order": "1"})
+
+
+# A tool is one tool, and its own question is asked for each call
+
+
+def closing(namespace: str, closed: list[str], **words: Any) -> list[Any]:
+    def close(order: str) -> str:
+        """Closes."""
+        closed.append(namespace)
+        return f"{namespace} closed"
+
+    return tool_namespace(name=namespace, description=namespace, tools=[function_tool(close, **words)])
+
+
+def in_namespace(namespace: str, call_id: str) -> Any:
+    return ResponseFunctionToolCall(
+        type="function_call", name="close", namespace=namespace, arguments='{"order": "1"}', call_id=call_id, id=call_id
+    )
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Ledger]:
+    """Is a ledger in SQLite without rules: what is tested here is no affair of the store."""
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as opened:
+        yield opened
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("way", ["gate", "copy", "instrument"])
+async def test_84_tools_of_two_namespaces_are_two_tools(plain: Ledger, way: str) -> None:
+    closed: list[str] = []
+    gate = LedgerTools(plain, run="order-1")
+    tools: Any = [*closing("billing", closed), *closing("shop", closed)]
+    if way == "gate":
+        tools = gate.tools(tools)
+    if way == "copy":
+        one, other = gate.tools(closing("unused", closed)), gate.tools(closing("unused", closed))
+        tools = [
+            *tool_namespace(name="billing", description="billing", tools=one),
+            *tool_namespace(name="shop", description="shop", tools=other),
+        ]
+    turns = [[in_namespace("billing", "c1")], [in_namespace("shop", "c2")], [assistant_message("done")]]
+    agent = Agent(name="clerk", model=ScriptedModel(turns), tools=tools)
+    with instrument(plain) if way == "instrument" else contextlib.nullcontext(), plain.in_run("order-1"):
+        await Runner.run(agent, "go")
+    assert len(closed) == 2
+    assert {effect.tool for effect in plain.effects()} == {"billing.close", "shop.close"}
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("is_copy", [True, False])
+async def test_84_an_approval_is_of_one_namespace(plain: Ledger, is_copy: bool) -> None:
+    closed: list[str] = []
+    gate = LedgerTools(plain, run="order-1", terms={"close": ASKS})
+    tools: Any = [*closing("sandbox", closed), *closing("production", closed)]
+    if is_copy:  # the namespace comes after the gate
+        tools = [dataclasses.replace(one, _tool_namespace=None) for one in tools]
+        tools = [
+            *tool_namespace(name="sandbox", description="sandbox", tools=gate.tools(tools[:1])),
+            *tool_namespace(name="production", description="production", tools=gate.tools(tools[1:])),
+        ]
+    else:
+        tools = gate.tools(tools)
+    turns = [[in_namespace("sandbox", "c1")], [assistant_message("done")]]
+    first = await Runner.run(Agent(name="clerk", model=ScriptedModel(turns), tools=tools), "go")
+    assert len(first.interruptions) == 1
+    approve(plain)
+    turns = [[in_namespace("production", "c2")], [assistant_message("done")]]
+    second = await Runner.run(Agent(name="clerk", model=ScriptedModel(turns), tools=tools), "go")
+    assert len(second.interruptions) == 1
+    assert closed == []
+    state = first.to_state()
+    assert await gate.answer(state) == []
+    await Runner.run(Agent(name="clerk", model=ScriptedModel([[assistant_message("done")]]), tools=tools), state)
+    assert closed == ["sandbox"]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+async def test_84_two_agents_with_tools_of_one_name_have_each_their_own(plain: Ledger) -> None:
+    paid: list[str] = []
+
+    def by_bank(order: str, to: str = "ACCOUNT-9") -> str:
+        """Pays by bank."""
+        paid.append(to)
+        return "paid"
+
+    def by_voucher(order: str) -> str:
+        """Pays by voucher."""
+        raise AssertionError
+
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    bank = gate.tools([function_tool(by_bank, name_override="pay", needs_approval=True)])
+    gate.tools([function_tool(by_voucher, name_override="pay")])
+    turns = [[function_call("pay", {"order": "1"}, call_id="c1")], [assistant_message("done")]]
+    agent = Agent(name="bank", model=ScriptedModel(turns), tools=bank)
+    result = await Runner.run(agent, "go")
+    (asked,) = plain.approvals(status="pending")
+    assert plain.view_approval(asked).args == {"order": "1", "to": "ACCOUNT-9"}
+    approve(plain)
+    state = result.to_state()
+    await gate.answer(state)
+    result = await Runner.run(agent, state)
+    assert (len(result.interruptions), paid) == (1, []), "the tool's own question is asked"
+    state = result.to_state()
+    (own,) = await gate.answer(state)
+    state.approve(own)
+    await Runner.run(agent, state)
+    assert paid == ["ACCOUNT-9"]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+async def test_85_a_tools_own_question_of_an_earlier_turn_does_not_count(plain: Ledger) -> None:
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pays."""
+        paid.append(order)
+        return "paid"
+
+    gate = LedgerTools(plain, run="order-1", terms={"pay": {**ASKS, "side_effect": "notification"}})
+    tools = gate.tools([function_tool(pay, needs_approval=True)])
+
+    async def turn(said: str, *, shows_own: bool) -> None:
+        turns = [[function_call("pay", {"order": "1"}, call_id="call_0")], [assistant_message("done")]]
+        agent = Agent(name="clerk", model=ScriptedModel(turns), tools=tools)
+        result = await Runner.run(agent, said)
+        approve(plain)
+        state = result.to_state()
+        if shows_own:
+            await gate.answer(state)
+            result = await Runner.run(agent, state)
+            state = result.to_state()
+            assert len(await gate.answer(state)) == 1
+        for item in state.get_interruptions():
+            state.approve(item)
+        await Runner.run(agent, state)
+
+    await turn("pay", shows_own=True)
+    assert paid == ["1"]
+    await turn("pay again", shows_own=False)
+    assert paid == ["1"]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("quiet")
+async def test_84_the_context_of_a_tool_says_what_an_approver_edited(plain: Ledger) -> None:
+    seen: list[Any] = []
+
+    def pay(context: ToolContext[Any], amount: int) -> str:
+        """Pays."""
+        assert context.tool_call is not None
+        seen.append((amount, json.loads(context.tool_arguments), json.loads(context.tool_call.arguments)))
+        return "paid"
+
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    turns = [[function_call("pay", {"amount": 500}, call_id="c1")], [assistant_message("done")]]
+    agent = Agent(name="clerk", model=ScriptedModel(turns), tools=gate.tools([function_tool(pay)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    (first,) = plain.approvals(status="pending")
+    edited = plain.edit_approval(first, {"amount": 50}, digest=first.digest, by="ana", reason="a tenth")
+    plain.approve(edited, digest=edited.digest, by="bob")
+    assert await gate.answer(state) == []
+    await Runner.run(agent, state)
+    assert seen == [(50, {"amount": 50}, {"amount": 50})]
+
+
+# LangGraph: answers, threads, validators, names
+
+
+def saying(*messages: Any) -> Any:
+    """Return a node that says what a model would say."""
+    return lambda _: {"messages": list(messages)}
+
+
+def tools_after(node: Any, *messages: Any) -> StateGraph[Any, Any, Any, Any]:
+    graph = StateGraph(MessagesState)
+    graph.add_node("say", saying(*messages))
+    graph.add_node("tools", node)
+    graph.add_edge(START, "say")
+    graph.add_edge("say", "tools")
+    return graph
+
+
+T1: RunnableConfig = {"configurable": {"thread_id": "t1"}}
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_sync", [True, False])
+@pytest.mark.parametrize("is_below", [True, False])
+@pytest.mark.parametrize("by_id", [True, False])
+async def test_85_calls_of_one_task_get_each_their_own_answers(
+    plain: Ledger, by_id: bool, is_below: bool, is_sync: bool
+) -> None:
+    paid: list[str] = []
+
+    def pay(to: str) -> str:
+        """Pays."""
+        said = [interrupt(f"pay {to}?"), interrupt(f"really {to}?")]
+        if said == [f"yes, pay {to}?", f"yes, really {to}?"]:
+            paid.append(to)
+        return str(said)
+
+    words = {"side_effect": "payment", "nothing_on": GraphInterrupt}
+    people = ["ALICE", "BOB", "CAROL"]
+    asked = calls(*(("pay", {"to": one}, f"c_{one}") for one in people))
+    graph = tools_after(ledger_tool_node([pay], plain, terms={"pay": words}), asked)
+    if is_below:
+        above = StateGraph(MessagesState)
+        above.add_node("clerk", graph.compile())
+        above.add_edge(START, "clerk")
+        graph = above
+    pays: Any = graph.compile(checkpointer=InMemorySaver())
+
+    async def go(given: Any) -> Any:
+        return await (asyncio.to_thread(pays.invoke, given, T1) if is_sync else pays.ainvoke(given, T1))
+
+    result, heard = await go(HELLO), list[str]()
+    while questions := result.get("__interrupt__"):
+        (question,) = questions
+        heard.append(question.value)
+        assert len(heard) < 20, "a question is asked again and again"
+        answer = f"no, {question.value}" if "BOB" in question.value else f"yes, {question.value}"
+        result = await go(Command(resume={question.id: answer} if by_id else answer))
+    # In a loop, a call that is cancelled because another one asks may ask again.
+    assert set(heard) == {f"{word} {one}?" for word in ("pay", "really") for one in people}
+    assert len(heard) == 6 or not is_sync
+    assert sorted(paid) == ["ALICE", "CAROL"]
+    told = [one.text for one in result["messages"] if one.type == "tool"]
+    assert told[1] == str(["no, pay BOB?", "no, really BOB?"])
+
+
+@pytest.mark.parametrize("by_id", [True, False])
+def test_85_questions_of_the_node_around_the_tools_keep_their_answers(plain: Ledger, by_id: bool) -> None:
+    def pay(to: str) -> str:
+        """Pays."""
+        return str([interrupt(f"pay {to}?"), interrupt(f"really {to}?")])
+
+    terms = {"pay": {"side_effect": "payment", "nothing_on": GraphInterrupt}}
+    node, heard = ledger_tool_node([pay], plain, terms=terms), list[Any]()
+
+    def around(state: Any, config: RunnableConfig) -> Any:
+        before = interrupt("before?")
+        told = node.invoke(state, config)
+        heard[:] = [before, *(one.text for one in told["messages"]), interrupt("after?"), interrupt("last?")]
+        return told
+
+    asked = calls(("pay", {"to": "ALICE"}, "c1"), ("pay", {"to": "BOB"}, "c2"))
+    pays: Any = tools_after(around, asked).compile(checkpointer=InMemorySaver())
+    result, count = pays.invoke(HELLO, T1), 0
+    while questions := result.get("__interrupt__"):
+        (question,) = questions
+        count += 1
+        assert count < 20, "a question is asked again and again"
+        answer = f"to {question.value}"
+        result = pays.invoke(Command(resume={question.id: answer} if by_id else answer), T1)
+    paid = [str([f"to pay {one}?", f"to really {one}?"]) for one in ("ALICE", "BOB")]
+    assert heard == ["to before?", *paid, "to after?", "to last?"]
+
+
+@pytest.mark.parametrize("dedupe", [None, "call"])
+def test_53_a_payment_in_a_subgraph_is_the_same_payment_in_one_turn(plain: Ledger, dedupe: str | None) -> None:
+    paid: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pays."""
+        paid.append(order)
+        return "paid"
+
+    node = ledger_tool_node([pay], plain, terms={"pay": {"side_effect": "payment", "dedupe": dedupe}})
+    below = tools_after(node, calls(("pay", {"order": "1"}, "call_0")))
+    graph = tools_after(node, calls(("pay", {"order": "1"}, "call_0")))
+    graph.add_node("clerk", below.compile())
+    graph.add_edge("tools", "clerk")
+    graph.compile(checkpointer=InMemorySaver()).invoke(HELLO, T1)
+    # An id tells calls apart within the conversation of its own graph.
+    assert len(paid) == (1 if dedupe is None else 2)
+
+
+class _To(BaseModel):
+    to: str
+
+    @field_validator("to")
+    @classmethod
+    def known(cls, value: str) -> str:
+        return {"me": "THEIRS"}.get(value, value)
+
+
+class _ToFrom(_To):
+    account: Annotated[str, InjectedState("account")]
+
+
+class _ToFromWhole(_ToFrom):
+    @model_validator(mode="after")
+    def whole(self) -> Any:
+        assert self.account
+        return self
+
+
+class _WithAccount(AgentState[Any], total=False):
+    account: str
+
+
+@pytest.mark.parametrize("schema", [_ToFrom, _ToFromWhole])
+def test_89_what_validators_make_of_the_arguments_is_shown(plain: Ledger, schema: Any) -> None:
+    paid: list[str] = []
+
+    def pay(to: str, account: str) -> str:
+        """Pays."""
+        paid.append(to)
+        return "paid"
+
+    tool = StructuredTool.from_function(func=pay, args_schema=schema)
+    agent: Any = create_agent(
+        Scripted(responses=[calls(("pay", {"to": "me"}, "c1")), AIMessage(content="done")]),
+        [tool],
+        middleware=[LedgerMiddleware(plain, terms={"pay": ASKS})],
+        state_schema=_WithAccount,
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke({**HELLO, "account": "ours"}, T1)
+    (asked,) = plain.approvals(status="pending")
+    assert plain.view_approval(asked).args == {"to": "THEIRS", "account": "ours"}
+    approve(plain)
+    agent.invoke(Command(resume="go"), T1)
+    assert paid == ["THEIRS"]
+
+
+def test_88_a_tool_that_there_is_not_is_told_and_not_recorded(plain: Ledger) -> None:
+    said = AIMessage(content="sorry")
+    model = Scripted(responses=[calls(("paay", {"order": "1"}, "c1")), said])
+    agent: Any = create_agent(
+        model, [_by_class([])], middleware=[LedgerMiddleware(plain)], checkpointer=InMemorySaver()
+    )
+    result = agent.invoke(HELLO, T1)
+    assert "__interrupt__" not in result
+    assert [one.status for one in result["messages"] if one.type == "tool"] == ["error"]
+    assert plain.effects(tool="paay") == []
+
+
+def test_88_a_call_made_again_after_its_approval_is_wrapped_once(plain: Ledger) -> None:
+    paid: list[Any] = []
+    terms = {"pay": {**ASKS, "wait": 2.0}}
+
+    def go(call_id: str) -> Any:
+        model = Scripted(responses=[calls(("pay", {"order": "1"}, call_id)), AIMessage(content="done")])
+        gate = LedgerMiddleware(plain, run="order-1", terms={"pay": ASKS})
+        agent: Any = create_agent(model, [_by_class(paid)], middleware=[gate], checkpointer=InMemorySaver())
+        return agent.invoke(HELLO, {"configurable": {"thread_id": call_id, "account": "OURS"}})
+
+    with instrument(plain, terms=terms):
+        assert go("toolu_1")["__interrupt__"]
+        approve(plain)
+        go("toolu_2")
+    assert paid == ["OURS"]
+    assert [effect.status for effect in plain.effects(tool="pay")] == ["succeeded"]
+
+
+class _Provider(Scripted):
+    def bind_tools(self, tools: Any, **words: Any) -> Any:
+        return self.bind(tools=list(tools), **words)
+
+
+@pytest.mark.parametrize("is_everywhere", [True, False])
+def test_88_provider_tools_bound_to_the_model_are_refused(plain: Ledger, is_everywhere: bool) -> None:
+    bare = _Provider(responses=[AIMessage(content="done")])
+    for model in (bare.bind_tools([{"type": "code_execution"}]), bare.bind(tools=[{"type": "code_execution"}])):
+        gates = [] if is_everywhere else [LedgerMiddleware(plain, strict=True)]
+        agent: Any = create_agent(model, [], middleware=gates, checkpointer=InMemorySaver())
+        with instrument(plain, strict=True) if is_everywhere else contextlib.nullcontext(), pytest.raises(BadCall):
+            agent.invoke(HELLO, T1)
+
+
+@pytest.mark.parametrize("account", ["OURS", "THEIRS"])
+def test_89_the_metadata_of_a_config_is_bound(plain: Ledger, account: str) -> None:
+    paid: list[Any] = []
+
+    def pay(order: str, config: RunnableConfig) -> str:
+        """Pays."""
+        paid.append(config["metadata"].get("account"))
+        return "paid"
+
+    agent: Any = create_agent(
+        Scripted(responses=[calls(("pay", {"order": "1"}, "c1")), AIMessage(content="done")]),
+        [StructuredTool.from_function(func=pay)],
+        middleware=[LedgerMiddleware(plain, terms={"pay": ASKS})],
+        checkpointer=InMemorySaver(),
+    )
+    agent.invoke(HELLO, {**T1, "metadata": {"account": "OURS"}})
+    approve(plain)
+    result = agent.invoke(Command(resume="go"), {**T1, "metadata": {"account": account}})
+    assert bool(result.get("__interrupt__")) == (account == "THEIRS")
+    assert paid == (["OURS"] if account == "OURS" else [])
 
 
 @pytest.mark.anyio

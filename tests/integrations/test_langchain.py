@@ -534,4 +534,4 @@ def test_a_tool_that_hands_over_to_the_graph_above_does_so_again_when_it_is_repl
     assert [message.content for message in again["messages"]][1:] == ["over to you", "handed over"]
     assert len(till.charged) == 1
     (effect,) = quick.effects(tool="charge")
-    assert (effect.run_id, effect.scope) == ("order-123", 'indelible:langgraph:["order-123", "inner"]')
+    assert (effect.run_id, effect.scope) == ("order-123", "order-123")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
@@ -13,15 +14,22 @@ from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again
 from indelible.tool import encode
 
+_walked: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_walked", default=None)
+
 
 class Entry:
     """One call: the note that a model hears with a replayed result, and what the tool raised in this process.
 
     While it waits for a person, `elsewhere` lists the same call in other runs and under other keys.
+
+    Args:
+        call: The call, as the ledger knows it.
+        said_id: The id that the model gave it. Default: that of the call.
     """
 
-    def __init__(self, call: ToolCall) -> None:
+    def __init__(self, call: ToolCall, said_id: str | None = None) -> None:
         self.call = call
+        self._said_id = call.call_id if said_id is None else said_id
         self.note: str | None = None
         self.elsewhere: Sequence[Elsewhere] = ()
         self._raised: tuple[Exception, str] | None = None
@@ -95,12 +103,15 @@ class Entry:
                 has since and that no person has seen.
         """
         self._check_read(effect)
+        token = _walked.set((effect.id, self._said_id))
         try:
             with _own_cancelling():
                 yield
         except Exception as error:
             self._raised = (error, effect.id)
             raise
+        finally:
+            _walked.reset(token)
 
     def _check_read(self, effect: RunningEffect) -> None:
         binds = self.call.binds
@@ -119,6 +130,14 @@ class Entry:
     def _raised_in(self, error: Exception) -> str | None:
         """Return the id of the effect whose tool raised this error; None if the ledger raised it."""
         return self._raised[1] if self._raised is not None and self._raised[0] is error else None
+
+
+def is_entered_for(effect: RunningEffect, said_id: str | None) -> bool:
+    """Say whether an adapter entered this effect here for the call to which the model gave this id.
+
+    The record may have another id: that of the call which first asked for the same.
+    """
+    return _walked.get() == (effect.id, said_id)
 
 
 @contextmanager

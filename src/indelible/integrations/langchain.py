@@ -63,7 +63,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
-        note_provider_tools(self._watch, request.tools)
+        note_provider_tools(self._watch, request)
         if not self._keeps_turns:
             return handler(request)
         turn = _Turn(request, handler, self._gate)
@@ -76,7 +76,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
     ) -> Any:
         """Does the same in an event loop."""
-        note_provider_tools(self._watch, request.tools)
+        note_provider_tools(self._watch, request)
         if not self._keeps_turns:
             return await handler(request)
         turn = _Turn(request, handler, self._gate)

@@ -34,7 +34,7 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.entries import Entry, paused_by
-from indelible.integrations.langgraph_injected import given_by_caller, injected_in
+from indelible.integrations.langgraph_injected import given_by_caller, injected_in, live_in
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.models import read_by
@@ -62,6 +62,7 @@ Who resumes the graph proves nothing: it hands out old answers again whenever it
 RunOf = Callable[[RunnableConfig], str]
 NAME = "LangChain and LangGraph"
 _LOG = logging.getLogger("indelible.integrations")
+_DECLARES = frozenset({"function", "input_schema", "toolSpec"})
 _IN_SUBGRAPH = "indelible:langgraph:"
 """No run can have a name that begins so. What follows is a JSON list, so no names run into each other."""
 
@@ -125,7 +126,7 @@ class ToolGate:
                 with entry.noting_refusal():
                     heard.verb_of(ledger)(heard.approval, **heard.words)
         except GraphBubbleUp:
-            entry.task.clear()  # once more: the graph saves what it was resumed with in the background
+            entry.task.keep()
             raise
         return heard
 
@@ -143,7 +144,7 @@ class ToolGate:
                 with entry.noting_refusal():
                     await heard.verb_of(ledger)(heard.approval, **heard.words)
         except GraphBubbleUp:
-            await entry.task.clear_async()
+            await entry.task.keep_async()
             raise
         return heard
 
@@ -153,7 +154,7 @@ class ToolGate:
         """Return a call on its way; or what the model is told of arguments that the tool does not take."""
         call = request.tool_call
         try:
-            args = _validated(request.tool, call["args"])
+            args = _validated(request, call["args"])
         except ValueError as wrong:
             told = f"{call['name']} was not called: {wrong}"
             return ToolMessage(content=told, name=call["name"], tool_call_id=call["id"], status="error")
@@ -181,12 +182,12 @@ class ToolGate:
             args=args,
             turn=_turn(request.state, self._messages_key),
             run_id=run_id,
-            scope=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
+            conversation=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
             injected=injected_in(request, self._terms.unbound(call["name"])),
             ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
-            reads=partial(_validated, request.tool),
+            reads=partial(_validated, request),
         )
 
     def _schema_of(self, tool: BaseTool) -> str:
@@ -273,11 +274,33 @@ def ledger_tool_node(
     )
 
 
-def note_provider_tools(watch: Watch, tools: Any) -> None:
-    """Note the tools of a model that are no tools of the program: its provider runs them."""
-    hosted = [one for one in tools if isinstance(one, dict)]
-    names = [str(one.get("type") or one.get("name") or one) for one in hosted if "function" not in one]
-    watch.note(NAME, "provider tools", names)
+def note_provider_tools(watch: Watch, request: Any) -> None:
+    """Note the tools of a model request that are no tools of the program: the model's provider runs them.
+
+    Args:
+        watch: Notes them, or refuses them.
+        request: A `ModelRequest` of LangChain. Tools may be bound to its model, too.
+    """
+    words = ("kwargs", "model_kwargs")
+    bound_to_it = [getattr(one, word, None) for one in _bindings(request.model) for word in words]
+    given = [request.tools, *((some or {}).get("tools") for some in (request.model_settings, *bound_to_it))]
+    hosted = [one for tools in given for one in tools or () if isinstance(one, Mapping)]
+    names = [str(one.get("type") or one.get("name") or one) for one in hosted if not _is_of_program(one)]
+    watch.note(NAME, "provider tools", list(dict.fromkeys(names)))
+
+
+def _bindings(model: Any) -> Iterator[Any]:
+    """Yield a model and what it is bound to, from the outside."""
+    while model is not None:
+        yield model
+        model = getattr(model, "bound", None)
+
+
+def _is_of_program(tool: Mapping[str, Any]) -> bool:
+    """Say whether a tool is one that the model asks the program to call, in the form of one of the providers."""
+    if "type" in tool:
+        return tool["type"] in ("function", "custom")
+    return not _DECLARES.isdisjoint(tool) or set(tool) == {"function_declarations"}
 
 
 def subgraph_of(config: RunnableConfig) -> list[str]:
@@ -304,31 +327,34 @@ def _spoken(state: Any, key: str) -> Iterator[Spoken]:
             yield from (Spoken(call["id"], call["name"], call["args"]) for call in message.tool_calls)
 
 
-def _validated(tool: BaseTool | None, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arguments as the tool gets them, its defaults included.
+def _validated(request: ToolCallRequest, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments as the tool gets them, its defaults included, and what its validators make of them.
 
     Other frameworks show the ledger validated arguments, and calls are the same in both only if they look the same.
 
     Raises:
-        ValueError: The tool does not take them.
+        ValueError: The tool does not take them, or there is no such tool.
     """
+    tool = request.tool
     if tool is None:
-        return args
+        known = ", ".join(sorted(one.name for one in getattr(request.runtime, "tools", ())))
+        raise ValueError(f"there is no tool of this name; the tools are: {known}")
     schema: Any = tool.tool_call_schema
     if not isinstance(schema, type) or not issubclass(schema, BaseModel):
         return bound(schema if isinstance(schema, Mapping) else None, args, tool.name)
     whole: Any = tool.args_schema
-    is_model = isinstance(whole, type) and issubclass(whole, BaseModel)
-    if is_model and set(whole.model_fields) == set(schema.model_fields):
-        schema = whole  # the framework injects nothing, so the tool's own validators can run
-    if schema is whole or not (is_model and _has_validators(whole)):
+    if not isinstance(whole, type) or not issubclass(whole, BaseModel):
         return read_by(schema, args, tool.name)
-    return bound(schema.model_json_schema(), args, tool.name)  # the tool gets what the model said
+    if set(whole.model_fields) == set(schema.model_fields):  # the framework injects nothing
+        return read_by(whole, args, tool.name)
+    beside = {name: value for name, value in live_in(request).items() if name in whole.model_fields}
 
+    def reads(args: Mapping[str, Any]) -> BaseModel:
+        """Let the tool's own validators run, on all that it gets, and return what the model may say of it."""
+        validated = whole.model_validate({**args, **beside})
+        return schema.model_construct(**{name: getattr(validated, name) for name in schema.model_fields})
 
-def _has_validators(schema: type[BaseModel]) -> bool:
-    found = schema.__pydantic_decorators__
-    return bool(found.field_validators or found.model_validators)
+    return read_by(schema, args, tool.name, reads)
 
 
 class _Entry(Entry):
@@ -337,14 +363,14 @@ class _Entry(Entry):
     def __init__(
         self, gate: ToolGate, request: ToolCallRequest, execute: Callable[[Any], Any], named: Named, terms: Terms
     ) -> None:
-        super().__init__(terms.call(named))
+        super().__init__(terms.call(named), named.call_id)
         self._gate = gate
         self._request = request
         self._execute = execute
         self._live: list[Given] = []
         self._supplied = named.injected.keys() - set(given_by_caller(request))
         self.bubble: GraphBubbleUp | None = None
-        self.task = Task(request.runtime.config, named.call_id)
+        self.task = Task(request.runtime.config, request.tool_call)
         self.not_counted: str | None = None
         self.config: RunnableConfig = request.runtime.config
         self.words = terms.at_once(named.tool)
@@ -385,7 +411,7 @@ class _Entry(Entry):
         """
         if isinstance(bubble, ParentCommand):
             return {"call_id": self.call.call_id, "to_parent": kept(bubble.args[0])}
-        self.bubble = bubble
+        self.bubble = self.task.own(bubble)
         raise paused_by(bubble, effect, self.words) from None
 
     def given(self, recorded: Any) -> Given:

@@ -7,15 +7,19 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool
-from langchain_core.tools.base import _get_runnable_config_param
+from langchain_core.tools import BaseTool, InjectedToolCallId
+from langchain_core.tools.base import (
+    _get_runnable_config_param,
+    _is_injected_arg_type,
+    get_all_basemodel_annotations,
+)
 from langgraph.prebuilt.tool_node import ToolCallRequest, _get_all_injected_args
 
 from indelible.integrations.injected import recorded
 
 _MESSAGES = (BaseMessage,)
 # What the graph and its server put there for themselves; it changes from one invocation to the next.
-_ITS_OWN = ("__", "langgraph_", "checkpoint", "x-")
+_ITS_OWN = ("__", "langgraph_", "checkpoint", "x-", "lc_", "ls_")
 _PLACES = frozenset({"thread_id", "thread_ts", "run_id", "assistant_id", "graph_id"})
 
 
@@ -27,6 +31,31 @@ def injected_in(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, A
     if request.tool is None:
         return {}
     wanted, runtime = _get_all_injected_args(request.tool), request.runtime
+    unbound = tuple(unbound)
+    found = recorded(_given(request), unbound, _MESSAGES)
+    if wanted.runtime is not None:
+        found[wanted.runtime] = _runtime(request, unbound)
+    for parameter in _configs_of(request.tool):
+        found[parameter] = recorded(_config(runtime.config), unbound, _MESSAGES)
+    return found
+
+
+def live_in(request: ToolCallRequest) -> dict[str, Any]:
+    """Return what the tool of a request gets beside the model's arguments, as it gets it, by parameter."""
+    if request.tool is None:
+        return {}
+    found, runtime = _given(request), _get_all_injected_args(request.tool).runtime
+    if runtime is not None:
+        found[runtime] = request.runtime
+    annotated = get_all_basemodel_annotations(request.tool.get_input_schema())
+    ids = [name for name, kind in annotated.items() if _is_injected_arg_type(kind, injected_type=InjectedToolCallId)]
+    return found | dict.fromkeys(ids, request.tool_call["id"])
+
+
+def _given(request: ToolCallRequest) -> dict[str, Any]:
+    """Return what the caller, the state and the store give the tool of a request."""
+    assert request.tool is not None, "both callers ask first"
+    wanted = _get_all_injected_args(request.tool)
     given: dict[str, Any] = given_by_caller(request)
     for parameter, field in wanted.state.items():
         if field is None:
@@ -34,14 +63,8 @@ def injected_in(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, A
         elif _has(request.state, field):  # else the parameter's default, which is the tool's own
             given[parameter] = _of(request.state, field)
     if wanted.store is not None:
-        given[wanted.store] = runtime.store
-    unbound = tuple(unbound)
-    found = recorded(given, unbound, _MESSAGES)
-    if wanted.runtime is not None:
-        found[wanted.runtime] = _runtime(request, unbound)
-    for parameter in _configs_of(request.tool):
-        found[parameter] = recorded({"configurable": _configured(runtime.config)}, unbound, _MESSAGES)
-    return found
+        given[wanted.store] = request.runtime.store
+    return given
 
 
 def given_by_caller(request: ToolCallRequest) -> dict[str, Any]:
@@ -61,15 +84,23 @@ def _runtime(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]
     parts = {
         "state": _state(request.state),
         "context": runtime.context,
-        "configurable": _configured(runtime.config),
+        **_config(runtime.config),
         "store": runtime.store,
     }
     return recorded({name: part for name, part in parts.items() if part is not None}, unbound, _MESSAGES)
 
 
-def _configured(config: RunnableConfig) -> dict[str, Any]:
-    found: Mapping[str, Any] = config.get("configurable", {})
-    return {name: value for name, value in found.items() if name not in _PLACES and not name.startswith(_ITS_OWN)}
+def _config(config: RunnableConfig) -> dict[str, Any]:
+    """Return what of a config is the program's: not what the graph and its server put there for themselves."""
+    configurable: Mapping[str, Any] = config.get("configurable") or {}
+    # LangChain copies plain keys of `configurable` into the metadata.
+    metadata = {name: value for name, value in _own(config.get("metadata")).items() if name not in configurable}
+    return {"configurable": _own(configurable), **({"metadata": metadata} if metadata else {})}
+
+
+def _own(found: Mapping[str, Any] | None) -> dict[str, Any]:
+    named = (found or {}).items()
+    return {name: value for name, value in named if name not in _PLACES and not name.startswith(_ITS_OWN)}
 
 
 def _configs_of(tool: BaseTool) -> list[str]:

@@ -1,16 +1,18 @@
-"""Pauses of a graph that are the ledger's: each has an id of its own, and its answer reaches no tool.
+"""Pauses of a graph at a tool call: each question has an id of its own, and its answer reaches no other call.
 
-LangGraph matches answers to the `interrupt()` calls of a task by their order. A pause of the ledger's is therefore no
-such call: it is raised under an id of its own, so it shifts no order, and an answer that names that id is ignored by
-the task. An answer without an id goes to the one question that the graph stands at. Which one that is stands in the
-graph's saved state, where LangGraph keeps the last question of each task. If it is one of the ledger's, the answer is
-taken away before a tool is entered, from this process and from the saved state.
+LangGraph matches answers to the `interrupt()` calls of a task by their order. Calls of one message may share a task
+and run at the same time, and a call that is done is not entered again, so that order tells nothing. Therefore each call
+counts its own `interrupt()` calls, and its questions and the ledger's are raised under ids that name the call. An
+answer that names an id goes to that question. An answer without an id goes to the one question that the graph stands
+at: LangGraph keeps the last question of each task in the graph's saved state. The answers that a tool has got are kept
+there too, beside those of LangGraph's tasks, until the tool has got all of them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -20,16 +22,21 @@ from langgraph._internal._constants import (
     CONFIG_KEY_CHECKPOINT_NS,
     CONFIG_KEY_CHECKPOINTER,
     CONFIG_KEY_RESUME_MAP,
+    CONFIG_KEY_RESUMING,
     CONFIG_KEY_SCRATCHPAD,
     CONFIG_KEY_SEND,
     INTERRUPT,
     NULL_TASK_ID,
     RESUME,
 )
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Interrupt
 
+from indelible.integrations.terms import hash_of
+
 _ABOVE = "|"
+_OURS = hashlib.sha256(b"indelible").hexdigest()[:8]
+"""Begins the id of each question that a tool asks behind the gate: calls of the same task have to know it."""
 _NO_ANSWER = [(RESUME, None)]
 
 
@@ -44,37 +51,49 @@ class Task:
 
     Args:
         config: The config of the call. Its tool is entered with it.
-        call_id: The id that the model gave the call.
+        call: The call, as the model made it.
     """
 
-    def __init__(self, config: RunnableConfig, call_id: str | None) -> None:
+    def __init__(self, config: RunnableConfig, call: Mapping[str, Any]) -> None:
         self._here: dict[str, Any] = config.get("configurable", {})
-        self._call_id = call_id
+        self._call_id: str | None = call["id"]
         self._scratchpad: Any = self._here.get(CONFIG_KEY_SCRATCHPAD)
         self._unnamed: Any = None if self._scratchpad is None else self._scratchpad.get_null_resume(False)
         self._stands_at: Interrupt[Any] | None = None
         self._is_ours = False
+        self._answers: list[Any] = []
+        self._has_new = False
+        self._asked = _Counter()
+        # The first task is of the graph that keeps the state. Ids of tasks below it may be others after a resume.
+        first, *below = str(self._here.get(CONFIG_KEY_CHECKPOINT_NS, "")).split(_ABOVE)
+        self._is_below = bool(below)
+        path = [first, *(part.partition(":")[0] for part in below)]
+        self._key = hash_of(["indelible", path, call["id"], call["name"], call["args"]])[:32]
 
     def read(self) -> None:
-        """Find out who was asked last, if there is an answer that names no question; keep ours from the tool."""
-        if self._unnamed is None:
-            return
-        for graph, task in self._above():
-            if self._note(task, self._saver.get_tuple(self._place(graph))):
-                break
+        """Find out which answers are the tool's, and let it get these and no others."""
+        if self._is_resumed:
+            self._note_answers(self._saver.get_tuple(self._place("")))
+        if self._unnamed is not None:
+            for graph, task in self._above():
+                if self._note(task, self._saver.get_tuple(self._place(graph))):
+                    break
+        self._let_in()
         self.clear()
 
     async def read_async(self) -> None:
         """Do as `read` does, without blocking the loop."""
-        if self._unnamed is None:
-            return
-        for graph, task in self._above():
-            if self._note(task, await self._saver.aget_tuple(self._place(graph))):
-                break
+        if self._is_resumed:
+            self._note_answers(await self._saver.aget_tuple(self._place("")))
+        if self._unnamed is not None:
+            for graph, task in self._above():
+                if self._note(task, await self._saver.aget_tuple(self._place(graph))):
+                    break
+        self._let_in()
         await self.clear_async()
 
     def clear(self) -> None:
-        """Take an answer of ours out of the saved state. A later resume would hand it to the tool's next question."""
+        """Take an answer that has found its question out of the saved state. A later resume would hand it on."""
         if self._is_ours:
             self._saver.put_writes(self._place(""), _NO_ANSWER, NULL_TASK_ID)
 
@@ -82,6 +101,18 @@ class Task:
         """Do as `clear` does, without blocking the loop."""
         if self._is_ours:
             await self._saver.aput_writes(self._place(""), _NO_ANSWER, NULL_TASK_ID)
+
+    def keep(self) -> None:
+        """Keep the answers that the tool has got, or would have got now: the graph pauses at another question."""
+        self.clear()  # once more: the graph saves what it was resumed with in the background
+        if self._has_new:
+            self._saver.put_writes(self._place(""), [(RESUME, self._answers)], self._key)
+
+    async def keep_async(self) -> None:
+        """Do as `keep` does, without blocking the loop."""
+        await self.clear_async()
+        if self._has_new:
+            await self._saver.aput_writes(self._place(""), [(RESUME, self._answers)], self._key)
 
     def answer_to(self, subject: str) -> Answer | None:
         """Return what was answered to the pause about an approval or an effect, once; None if nothing was."""
@@ -91,25 +122,62 @@ class Task:
             found = Answer(named[own])
             self._here[CONFIG_KEY_RESUME_MAP] = {name: one for name, one in named.items() if name != own}
             return found
-        if not self._is_ours or self._unnamed is None or self._stands_at is None:
-            return None
-        if self._stands_at.value.get("tool_call_id") != self._call_id:
+        if self._unnamed is None or self._stands_at is None or self._stands_at.id != own:
             return None  # another call of the same node was asked about
         found, self._unnamed = Answer(self._unnamed), None
         return found
 
     def pause(self, subject: str, question: Mapping[str, Any]) -> GraphInterrupt:
-        """Return what pauses the graph until a person has decided about an approval or an effect.
-
-        Answers that the tool has got, or would have got now, are kept for when it is entered.
-        """
-        if self._scratchpad is not None:
-            answered = list(self._scratchpad.resume)
-            if self._unnamed is not None and self._stands_at is not None and not self._is_ours:
-                answered.append(self._unnamed)
-            if answered:
-                self._here[CONFIG_KEY_SEND]([(RESUME, answered)])
+        """Return what pauses the graph until a person has decided about an approval or an effect."""
         return GraphInterrupt((Interrupt(value=dict(question), id=pause_id(subject, self._call_id)),))
+
+    def own(self, bubble: GraphBubbleUp) -> GraphBubbleUp:
+        """Return a pause of the tool's, with the id of this call's question."""
+        is_own = isinstance(bubble, GraphInterrupt) and self._asked.count > len(self._answers)
+        if self._saver is None or not is_own:  # a graph inside the tool names its questions itself
+            return bubble
+        return GraphInterrupt(tuple(self._renamed(one) for one in bubble.args[0]))
+
+    def _renamed(self, question: Interrupt[Any]) -> Interrupt[Any]:
+        named = copy(question)
+        named.id = self._next_id
+        return named
+
+    @property
+    def _next_id(self) -> str:
+        """Return the id of the question of the tool's that is to be answered next."""
+        return _OURS + hash_of([self._key, len(self._answers)])[: 32 - len(_OURS)]
+
+    @property
+    def _is_resumed(self) -> bool:
+        """Say whether this call may have been entered before."""
+        words = (self._here.get(CONFIG_KEY_RESUMING), self._here.get(CONFIG_KEY_RESUME_MAP), self._is_below)
+        return self._saver is not None and (any(words) or self._unnamed is not None)
+
+    def _note_answers(self, saved: Any) -> None:
+        """Note the answers that the tool has got, and the one that names its next question."""
+        writes = () if saved is None else saved.pending_writes or ()
+        for task, channel, value in writes:
+            if task == self._key and channel == RESUME:
+                self._answers = list(value)
+        named: Mapping[str, Any] = self._here.get(CONFIG_KEY_RESUME_MAP) or {}
+        if self._next_id in named:
+            self._take(named[self._next_id])
+
+    def _take(self, answer: Any) -> None:
+        self._answers.append(answer)
+        self._has_new = True
+
+    def _let_in(self) -> None:
+        """Let the tool's `interrupt()` calls find this call's answers, in their order, and be counted for it alone."""
+        if self._saver is None:
+            return
+        send: Any = self._here[CONFIG_KEY_SEND]
+        self._here[CONFIG_KEY_SEND] = lambda writes: send([one for one in writes if one[0] != RESUME])
+        own = {"interrupt_counter": self._asked, "resume": list(self._answers)}
+        hidden = {"get_null_resume": _nothing} if self._is_ours else {}
+        # The graph hands the unnamed answer to every `interrupt()` of the task, and of graphs below it.
+        self._here[CONFIG_KEY_SCRATCHPAD] = replace(self._scratchpad, **own, **hidden)
 
     def _note(self, task_id: str, saved: Any) -> bool:
         """Note the question that a task stands at; say whether it stands at one."""
@@ -121,13 +189,20 @@ class Task:
             for one in (value if isinstance(value, list | tuple) else [value])
         ]
         self._stands_at = asked[-1] if asked else None
-        self._is_ours = self._stands_at is not None and self._asked_by_us(self._stands_at)
-        if self._is_ours:
-            # The graph hands this to every `interrupt()` of the task, and of graphs below it.
-            self._here[CONFIG_KEY_SCRATCHPAD] = replace(self._scratchpad, get_null_resume=_nothing)
+        self._is_ours = self._stands_at is not None and self._is_asked_here(self._stands_at)
+        if self._stands_at is not None and self._is_ours:
+            is_own = self._stands_at.id == self._next_id and not self._has_new
+            if is_own:
+                self._take(self._unnamed)
+            value = self._stands_at.value
+            if is_own or (isinstance(value, dict) and value.get("tool_call_id") == self._call_id):
+                self._scratchpad.get_null_resume(True)  # else the node around the tools would get it, too
         return bool(asked)
 
-    def _asked_by_us(self, question: Interrupt[Any]) -> bool:
+    def _is_asked_here(self, question: Interrupt[Any]) -> bool:
+        """Say whether a question is the ledger's or that of a tool behind a gate, so that its id names its call."""
+        if question.id.startswith(_OURS):
+            return True
         value = question.value
         subject = (value.get("approval") or value.get("effect")) if isinstance(value, dict) else None
         return subject is not None and question.id == pause_id(str(subject), value.get("tool_call_id"))
@@ -145,12 +220,24 @@ class Task:
 
     @property
     def _saver(self) -> Any:
-        return self._here[CONFIG_KEY_CHECKPOINTER]
+        """Return what keeps the graph's state; None if nothing does, or if the tool is in no graph."""
+        return None if self._scratchpad is None else self._here.get(CONFIG_KEY_CHECKPOINTER)
 
     def _place(self, namespace: str) -> RunnableConfig:
         known: Mapping[str, str] = self._here.get(CONFIG_KEY_CHECKPOINT_MAP) or {}
         place = {"thread_id": self._here.get("thread_id"), "checkpoint_ns": namespace}
         return {"configurable": place | ({"checkpoint_id": known[namespace]} if namespace in known else {})}
+
+
+class _Counter:
+    """Counts the `interrupt()` calls of one tool call, as LangGraph counts those of a task."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> int:
+        self.count += 1
+        return self.count - 1
 
 
 def pause_id(subject: str, call_id: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
@@ -14,18 +14,28 @@ from indelible.tool import bound, encode, left_out
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
-def read_by(model: type[BaseModel], args: Mapping[str, Any], tool: str) -> dict[str, Any]:
+Reads = Callable[[Mapping[str, Any]], BaseModel]
+
+
+def read_by(model: type[BaseModel], args: Mapping[str, Any], tool: str, reads: Reads | None = None) -> dict[str, Any]:
     """Return arguments as a tool gets them from its model, in JSON that the model reads as the same again.
 
     A secret, for one, is dumped as stars. Then what the model said is recorded, if that shows all of it.
+
+    Args:
+        model: Has the fields that are recorded.
+        args: What the model said.
+        tool: The tool's name.
+        reads: Validates arguments. Default: the model does.
 
     Raises:
         ValueError: The model does not take them.
         NotRecordable: No JSON of them shows all that the tool would get; `path` names the field.
     """
-    validated = model.model_validate(args)
+    reads = model.model_validate if reads is None else reads
+    validated = reads(args)
     dumped: dict[str, Any] = validated.model_dump(mode="json", by_alias=True)
-    if _hidden(validated, dumped) is None and _is_read_again(validated, dumped):
+    if _hidden(validated, dumped) is None and _is_read_again(validated, dumped, reads):
         return dumped
     said = bound(model.model_json_schema(), args, tool)
     hidden = _hidden(validated, said)
@@ -51,9 +61,9 @@ def _hidden(validated: BaseModel, shown: Mapping[str, Any]) -> str | None:
     return left_out(validated, shown, "args", _is_shown)
 
 
-def _is_read_again(validated: BaseModel, shown: Mapping[str, Any]) -> bool:
+def _is_read_again(validated: BaseModel, shown: Mapping[str, Any], reads: Reads) -> bool:
     try:
-        return type(validated).model_validate(shown) == validated
+        return reads(shown) == validated
     except ValueError:
         return False
 

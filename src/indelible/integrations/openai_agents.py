@@ -20,7 +20,8 @@ import dataclasses
 import functools
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -42,6 +43,7 @@ from agents import (
     ShellTool,
     Tool,
 )
+from agents._tool_identity import get_function_tool_lookup_keys
 from agents.function_schema import FuncSchema
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
@@ -111,8 +113,6 @@ class LedgerTools:
         self._run = run
         self._turn = turn
         self._terms = Terms(terms, usual)
-        self._tools: dict[str, FunctionTool] = {}
-        self._models: dict[str, type[BaseModel] | None] = {}
 
     def tools(self, tools: Iterable[Tool]) -> list[Tool]:
         """Return the tools behind the ledger. Others than function tools are refused, unless they are allowed."""
@@ -132,7 +132,7 @@ class LedgerTools:
             tools = await current.get_all_tools(at_hand)
             note_unguarded(self._watch, current, tools)
             functions = [one for one in tools if isinstance(one, FunctionTool)]
-            bare = [one.name for one in functions if not one._is_agent_tool and not is_guarded(one)]
+            bare = [one.qualified_name for one in functions if not one._is_agent_tool and not is_guarded(one)]
             self._watch.note(_NAME, "function tools", bare)
             inner = [one._agent_instance for one in functions if one._is_agent_tool]
             next_ = [*inner, *(_target_of(one) for one in current.handoffs)]
@@ -147,68 +147,63 @@ class LedgerTools:
                 f"{tool.name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
                 f"allow=[{tool.name!r}]"
             )
-        self._tools[tool.name] = tool
-        self._models[tool.name] = _model_of(tool)
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
-
-        async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-            return await self._invoked(bare, context, arguments)
-
-        async def asks(context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
-            try:
-                call = self._call(context, tool.name, arguments, call_id)
-            except BadCall:  # then nobody is asked about it: the model hears why
-                return False
-            if isinstance(await self._standing(call), AwaitingApproval):
-                return True
-            return await self._is_asked_by_tool(context, call)
-
+        entrance = _Entrance(self, bare, tool)
         # The ledger keeps the tool's time limit: the SDK would tell the model in words of its own that it timed out.
-        return dataclasses.replace(
-            tool, on_invoke_tool=_Entrance(invoke, tool), needs_approval=asks, timeout_seconds=None
-        )
+        return dataclasses.replace(tool, on_invoke_tool=entrance, needs_approval=entrance.asks, timeout_seconds=None)
 
-    async def _invoked(self, tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
+    async def is_asked(
+        self, at: _Entrance, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
+    ) -> bool:
+        """Say whether a person is asked about a call, by the ledger or by the tool."""
         try:
-            call = self._call(context, tool.name, _object_in(tool.name, arguments), context.tool_call_id)
+            call = self._call(at, context, arguments, call_id)
+        except BadCall:  # then nobody is asked about it: the model hears why
+            return False
+        if isinstance(await self._standing(call), AwaitingApproval):
+            return True
+        return await self._is_asked_by_tool(at, context, call)
+
+    async def invoke(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> Any:
+        """Run a call, replay it, or return what the model is told."""
+        tool = at.behind
+        try:
+            call = self._call(at, context, _object_in(at.name, arguments), context.tool_call_id)
         except NoRun:  # not for the model to mend: without a run nothing goes on
             raise
         except BadCall as misfit:
-            return f"{tool.name} was not called: {misfit}"
-        if await self._lacks_own_approval(context, call):
-            return OWN_QUESTION.format(tool=tool.name)
-        words = self._terms.at_once(tool.name)
+            return f"{at.name} was not called: {misfit}"
+        if await self._lacks_own_approval(at, context, call):
+            return OWN_QUESTION.format(tool=at.name)
+        words = self._terms.at_once(at.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
-        return await _Entry(tool, context, call, self._beside(tool.name)).walk_async(self._ledger, words)
+        return await _Entry(tool, context, call, at.beside).walk_async(self._ledger, words)
 
     def _call(
         self,
+        at: _Entrance,
         context: RunContextWrapper[Any],
-        tool: str,
         arguments: Mapping[str, Any],
         call_id: str,
         turn: str | None = None,
     ) -> ToolCall:
-        supplied = {} if context.context is None else {self._beside(tool): context.context}
-        model = self._models[tool]
+        name, model = at.name, at.model
+        self._terms.extend(at.behind.name, name)
+        supplied = {} if context.context is None else {at.beside: context.context}
         named = Named(
-            tool=tool,
-            injected=recorded(supplied, self._terms.unbound(tool)),
-            args=arguments if model is None else _read(model, arguments, tool),
+            tool=name,
+            injected=recorded(supplied, self._terms.unbound(name)),
+            args=arguments if model is None else _read(model, arguments, name),
             run_id=self._run_of(context),
             call_id=call_id,
-            schema=_schema_of(self._tools[tool]),
+            schema=at.schema,
             turn=turn or self._turn_of(context),
-            parameters=self._tools[tool].params_json_schema if model is None else None,
-            reads=None if model is None else functools.partial(_read, model, tool=tool),
+            parameters=at.behind.params_json_schema if model is None else None,
+            reads=None if model is None else functools.partial(_read, model, tool=name),
         )
         return self._terms.call(named)
-
-    def _beside(self, tool: str) -> str:
-        """Return the name under which the run's context is recorded: the SDK hands it to every tool."""
-        return name_beside(self._tools[tool].params_json_schema, "context")
 
     def _turn_of(self, context: RunContextWrapper[Any]) -> str | None:
         if self._turn is not None:
@@ -226,8 +221,12 @@ class LedgerTools:
         """
         waiting = []
         for item in state.get_interruptions():
-            call = await self._asked_about(state, item)
-            needs_own = await self._needs_own_approval(_context_of(state), call)
+            at = self._entrance_of(item)
+            if at is None:  # no tool of this gate: the program answers it
+                waiting.append(item)
+                continue
+            call = await self._asked_about(at, state, item)
+            needs_own = await self._needs_own_approval(at, _context_of(state), call)
             match await self._standing(call):
                 case AwaitingApproval():
                     waiting.append(item)
@@ -248,7 +247,10 @@ class LedgerTools:
         """
         found = []
         for item in state.get_interruptions():
-            call = await self._asked_about(state, item)
+            at = self._entrance_of(item)
+            if at is None:
+                continue
+            call = await self._asked_about(at, state, item)
             stands = await self._standing(call)
             if isinstance(stands, AwaitingApproval):
                 alike = await self._ledger.elsewhere(stands.approval)
@@ -263,38 +265,45 @@ class LedgerTools:
         except NotRun:
             return None
 
-    async def _is_asked_by_tool(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+    async def _is_asked_by_tool(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
         """Say whether the tool itself asks a person, and record that it does."""
-        if not await self._needs_own_approval(context, call):
+        if not await self._needs_own_approval(at, context, call):
             return False
         pauses = self._pauses(call)
         if not await pauses.is_tool_asked():
             await pauses.note("tool")
         return True
 
-    async def _lacks_own_approval(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+    async def _lacks_own_approval(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
         """Say whether the tool's own question was not asked: the SDK has one answer for it and for the ledger's."""
-        if not await self._needs_own_approval(context, call):
+        if not await self._needs_own_approval(at, context, call):
             return False
         is_always_approved = context.is_tool_approved(call.tool, "indelible: any call") is True
         return not is_always_approved and not await self._pauses(call).is_tool_asked()
 
-    async def _needs_own_approval(self, context: RunContextWrapper[Any], call: ToolCall) -> bool:
-        own = self._tools[call.tool].needs_approval
+    async def _needs_own_approval(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
+        own = at.behind.needs_approval
         if not callable(own):
             return bool(own)
         said: Any = own(context, _said(call), str(call.call_id))
         return bool(await said if inspect.isawaitable(said) else said)
 
     def _pauses(self, call: ToolCall) -> Pauses:
-        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id]))
+        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id, call.turn]))
 
-    async def _asked_about(self, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
+    def _entrance_of(self, item: ToolApprovalItem) -> _Entrance | None:
+        """Return the entrance of the tool that an interruption is about: one of the agent that called it."""
+        tools = [one for one in getattr(item.agent, "tools", ()) if isinstance(one, FunctionTool)]
+        asked = [one.on_invoke_tool for one in tools if item.tool_lookup_key in get_function_tool_lookup_keys(one)]
+        return next((one for one in asked if isinstance(one, _Entrance) and one.gate is self), None)
+
+    async def _asked_about(self, at: _Entrance, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
         """Return the call of an interruption, in the turn in which it was asked about: an agent's tool has its own."""
-        context, tool, call_id = _context_of(state), str(item.tool_name), str(item.call_id)
-        recorded = await self._ledger.effects(run_id=self._run_of(context), tool=tool)
-        turn = next((effect.turn for effect in recorded if effect.call_id == call_id), None)
-        return self._call(context, tool, _object_in(tool, item.arguments or "{}"), call_id, turn)
+        context, call_id = _context_of(state), str(item.call_id)
+        recorded = await self._ledger.effects(run_id=self._run_of(context), tool=at.name)
+        turns = [effect.turn for effect in recorded if effect.call_id == call_id]
+        turn = None if self._turn_of(context) in turns else next(iter(turns), None)
+        return self._call(at, context, _object_in(at.name, item.arguments or "{}"), call_id, turn)
 
     async def keep(self, paused: RunResult | RunResultStreaming | RunState[Any, Any]) -> None:
         """Keeps the state of a paused run on the record of its run, durable when this returns."""
@@ -378,20 +387,44 @@ def _target_of(handoff: Any) -> Any:
 class _Entrance:
     """Is a tool's entrance. What the tool raised is told to the model its own way; what the ledger refuses stops it."""
 
-    def __init__(self, invoke: Callable[[ToolContext[Any], str], Awaitable[Any]], tool: FunctionTool) -> None:
-        self._invoke = invoke
+    def __init__(self, gate: LedgerTools, behind: FunctionTool, tool: FunctionTool) -> None:
+        self.gate = gate
+        self.behind = behind
+        self.model = _model_of(behind)
         self._tool = tool
 
+    @property
+    def name(self) -> str:
+        """Return the tool's name, with its namespace: two tools of one name are two tools."""
+        return self._tool.qualified_name
+
+    @property
+    def schema(self) -> str:
+        """Return the hash of what the model and a reviewer know of the tool."""
+        return hash_of([self.name, self._tool.description, self._tool.params_json_schema])
+
+    @property
+    def beside(self) -> str:
+        """Return the name under which the run's context is recorded: the SDK hands it to every tool."""
+        return name_beside(self.behind.params_json_schema, "context")
+
     def __agents_bind_function_tool__(self, tool: FunctionTool) -> _Entrance:
-        """Gives the entrance of a copy of the tool, as the SDK asks for."""
-        return _Entrance(self._invoke, tool)
+        """Return the entrance of a copy of the tool, as the SDK asks for; the copy may get a namespace later."""
+        entrance = _Entrance(self.gate, self.behind, tool)
+        if isinstance(getattr(tool.needs_approval, "__self__", None), _Entrance):
+            tool.needs_approval = entrance.asks
+        return entrance
+
+    async def asks(self, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        """Say whether a person is asked about a call of this tool."""
+        return await self.gate.is_asked(self, context, arguments, call_id)
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
         refusals: list[IndelibleError] = []
 
         async def entered(context: ToolContext[Any], arguments: str) -> Any:
             try:
-                return await self._invoke(context, arguments)
+                return await self.gate.invoke(self, context, arguments)
             except IndelibleError as refusal:
                 refusals.append(refusal)
 
@@ -406,7 +439,7 @@ class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall, beside: str) -> None:
-        super().__init__(call)
+        super().__init__(call, context.tool_call_id)
         self._beside = beside
         self._tool = tool
         self._context = context
@@ -416,10 +449,24 @@ class _Entry(Entry):
         """Enter the tool with the recorded arguments."""
         self.check_injected(effect, self._beside)
         args = {name: value for name, value in effect.args.items() if name != self._beside}
-        with self.running(effect):
-            output = await self._tool.on_invoke_tool(self._context, json.dumps(args))
+        with self.running(effect), self._saying(effect, json.dumps(args)) as said:
+            output = await self._tool.on_invoke_tool(self._context, said)
         self._live.append(output)
         return as_json(output)
+
+    @contextmanager
+    def _saying(self, effect: RunningEffect, said: str) -> Iterator[str]:
+        """Let the tool's context say what an approver made of the arguments, as long as the tool runs."""
+        context, before = self._context, (self._context.tool_arguments, self._context.tool_call)
+        if effect.args != self.call.args:
+            context.tool_arguments = said
+            # The SDK finds the paused run of an agent as a tool by its call.
+            if context.tool_call is not None and not self._tool._is_agent_tool:
+                context.tool_call = context.tool_call.model_copy(update={"arguments": said})
+        try:
+            yield said
+        finally:
+            context.tool_arguments, context.tool_call = before
 
     def given(self, recorded: Any) -> Any:
         """Return the output, now or as it was recorded, here or by another framework."""
@@ -483,7 +530,3 @@ def _read(model: type[BaseModel], arguments: Mapping[str, Any], tool: str) -> di
         return read_by(model, arguments, tool)
     except ValidationError as wrong:
         raise BadCall(f"{tool}: {wrong}") from None
-
-
-def _schema_of(tool: FunctionTool) -> str:
-    return hash_of([tool.name, tool.description, tool.params_json_schema])

@@ -216,6 +216,7 @@ class _Asking:
 
     def __init__(self, ledger: AsyncLedger, ctx: RunContext[Any], tool: ToolDefinition) -> None:
         self._ledger = ledger
+        self.call_id = ctx.tool_call_id
         self._is_approved = ctx.tool_call_approved
         self._is_asked_before = tool.kind == "unapproved"
 
@@ -246,7 +247,7 @@ class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(self, validated: Any, handler: Any, call: ToolCall, asking: _Asking, words: dict[str, Any]) -> None:
-        super().__init__(call)
+        super().__init__(call, asking.call_id)
         self.words = words
         self._validated = validated
         self._handler = handler

@@ -213,7 +213,7 @@ class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(self, context: ExecuteToolContext, next_fn: Next, call: ToolCall, words: dict[str, Any]) -> None:
-        super().__init__(call)
+        super().__init__(call, context.tool_use["toolUseId"])
         self.words = words
         self.context = context
         self.told: asyncio.Queue[TypedEvent | None] = asyncio.Queue()

@@ -70,6 +70,9 @@ class Named:
     args: Mapping[str, Any]
     run_id: str
     scope: str | None = None
+    conversation: str | None = None
+    """The scope of calls that are known by their id or by how often they were said, if the run has several
+    conversations. Default: `scope`."""
     call_id: str | None = None
     schema: str = ""
     ordinal: int | None = None
@@ -176,6 +179,11 @@ class Terms:
             name: _over(self._usual, _checked(name, words)) for name, words in (tools or {}).items()
         }
 
+    def extend(self, tool: str, name: str) -> None:
+        """Treat `name` as `tool` is treated, unless the terms name it: it is that tool in a namespace."""
+        if tool in self._tools:
+            self._tools.setdefault(name, self._tools[tool])
+
     def options(self, tool: str) -> dict[str, Any]:
         """Gives the words by which a ledger treats a call of this tool."""
         return {word: value for word, value in self._of(tool).items() if word in _OPTIONS}
@@ -202,13 +210,14 @@ class Terms:
         words = self._of(named.tool)
         args = {**named.bound(named.args), **named.injected}
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
-        identity.setdefault("scope", named.scope)
         if identity.get("dedupe") == OCCURRENCE:
-            identity |= _counted(named)
+            identity |= {"scope": named.conversation or named.scope, **identity, **_counted(named)}
         else:
             is_meant = identity.get("dedupe") == "call" and words.get("side_effect") not in _READING
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
+            is_by_id = identity["dedupe"] == "call"
+            identity.setdefault("scope", (named.conversation if is_by_id else None) or named.scope)
             is_anew = identity["dedupe"] == "call" and not is_meant
             identity["call_id"] = _new_id(named.call_id) if is_anew else named.call_id
         # A value that the terms name in `key` tells calls apart, as every argument there does.

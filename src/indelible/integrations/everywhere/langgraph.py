@@ -106,7 +106,7 @@ def _model_requests(watch: Watch) -> Undo:
     @functools.wraps(make)
     def init(self: Any, *args: Any, **words: Any) -> None:
         make(self, *args, **words)
-        note_provider_tools(watch, self.tools)
+        note_provider_tools(watch, self)
 
     return replaced(ModelRequest, "__init__", init, takes=("self",))
 

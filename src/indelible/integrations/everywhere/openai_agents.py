@@ -82,8 +82,9 @@ class _Entrance:
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
         # What an agent does is guarded call by call. That it is called is guarded if its terms say how.
-        is_agent = self._tool._is_agent_tool and self._tool.name not in (self.switch.around.terms or {})
-        if is_agent or not self.switch.is_on or is_behind(self._tool.name, context.tool_call_id):
+        names, terms = {self._tool.name, self._tool.qualified_name}, self.switch.around.terms or {}
+        is_agent = self._tool._is_agent_tool and names.isdisjoint(terms)
+        if is_agent or not self.switch.is_on or is_behind(self._tool.qualified_name, context.tool_call_id):
             return await self._enter(context, arguments)
         return await self._behind(context, arguments)
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from indelible import AsyncLedger, IndelibleError, Ledger, RunningEffect, current_effect, current_run
 from indelible.errors import NoRun
+from indelible.integrations.entries import is_entered_for
 from indelible.integrations.ways import Watch
 
 Undo = Callable[[], None]
@@ -54,7 +55,7 @@ def is_behind(tool: str, call_id: str | None) -> bool:
     A call inside the tool is another one, even if its tool has the same name and its model counted to the same id.
     """
     running = _around_tool()
-    return running is not None and running.tool == tool and running.effect.call_id == call_id
+    return running is not None and running.tool == tool and is_entered_for(running, call_id)
 
 
 def is_behind_tool(tool: str) -> bool:
