@@ -35,8 +35,8 @@ def consumed_twice() -> None:
     opened = steps._open
     taken: dict[Ref, str] = {}  # by which command: a store may have it decided more than once
 
-    def broken(command: Any, effect: Effect | None, now: Any, seq: int, sheets: Any) -> Step:
-        step = opened(command, effect, now, seq, sheets)
+    def broken(command: Any, effect: Effect | None, now: Any, seq: int, sheets: Any, *rest: Any) -> Step:
+        step = opened(command, effect, now, seq, sheets, *rest)
         if effect is None or not isinstance(step.answer, InFlight) or command.awaited_approval is None:
             return step
         if taken.setdefault(effect.ref, command.token) != command.token:
@@ -75,11 +75,11 @@ def spellings_count() -> None:
 def asked_again() -> None:
     """Whoever calls anew does not find the question that is open, and asks another one."""
 
-    def broken(command: Any, effect: Effect, now: Any, seq: int, sheets: Any) -> Step:
+    def broken(command: Any, effect: Effect, now: Any, seq: int, sheets: Any, *rest: Any) -> Step:
         approval = approval_of(effect, sheets)
         question = command.verdict.question
         if approval is None or approval.status != "pending" or command.awaited_approval is not None or question is None:
-            return claiming.claim(command, effect, now, seq, sheets)
+            return claiming.claim(command, effect, now, seq, sheets, *rest)
         return claiming._ask(command, effect, question, now, seq, sheets, approval, ())
 
     put(steps, "claim", broken)

@@ -199,8 +199,8 @@ def check_then_act() -> None:
             free.add(identify(call, self.tenant).ref)
         return await run_async(self, call, handler, **options)
 
-    def broken(command: Any, effect: Effect | None, now: Any, seq: int, sheets: Any) -> Step:
-        step = opened(command, effect, now, seq, sheets)
+    def broken(command: Any, effect: Effect | None, now: Any, seq: int, sheets: Any, *rest: Any) -> Step:
+        step = opened(command, effect, now, seq, sheets, *rest)
         if effect is not None and isinstance(step.answer, InFlight) and command.ref in free:
             free.discard(command.ref)
             return claiming._attempt(command, effect, now, sheets, ())

@@ -322,7 +322,7 @@ def test_a_packet_is_written_once_and_taken_over_with_its_key(
         copy = cli("runs", "packet", run_id, "--out", str(tmp_path / "copy"), "--json").json
         assert copy["handedOverTo"] is None
         said = cli("runs", "packet", run_id, "--out", str(file), "--to", to).out
-    assert "1 effect" in said
+    assert "2 effects" in said  # one was made, one waits for a person
     assert to in said
     assert cli("runs", "inspect", run_id, "--json").json["run"]["handedOverTo"] == to
     assert to in cli("runs", "inspect", run_id).out

@@ -69,7 +69,7 @@ def answer(ledger: Ledger) -> None:
     engine, reply = ledger._engine, Reply(id="rep_1", request="0" * 64, begun_at=datetime.now(UTC))
     aside = [
         Sheet(kind=kind, id="x", status="kept", body=b"{}")
-        for kind in ("answered", "challenge", "lease", "origin", "replays", "seen", "told")
+        for kind in ("answered", "challenge", "compensated", "lease", "origin", "replays", "seen", "told")
     ]
     for sheet in (reply_sheet(reply), *aside):
         engine.writer.do(Keep(tenant="default", stamp=engine.mint.stamp(SYSTEM, 0), sheet=sheet))

@@ -83,7 +83,7 @@ def proxy(run_id: str | None, name: str | None, terms: Path | None, approval: st
         _run_proxy(ledger, server, run=run, terms=told, approver=approver, **words)
 
 
-def _run_proxy(ledger: Ledger, server: tuple[str, ...], **words: Any) -> None:
+def _run_proxy(ledger: Ledger, started_by: tuple[str, ...], **words: Any) -> None:
     anyio = _needed()
     import httpx2
     from mcp.client import Client
@@ -94,7 +94,7 @@ def _run_proxy(ledger: Ledger, server: tuple[str, ...], **words: Any) -> None:
     from indelible.integrations.mcp import ledger_proxy
     from indelible.integrations.mcp_line import SteadyClient
 
-    command, *arguments = server
+    command, *arguments = started_by
 
     async def main() -> None:
         if "://" in command:
