@@ -27,6 +27,7 @@ IMPORTS = {
     "otel": "indelible.engine.tracing",
     "slack": "indelible.notify.slack",
     "export": "arro3.io",
+    "detect-secrets": "indelible.integrations.detect_secrets",
     "langchain": "indelible.integrations.langchain, indelible.integrations.langgraph",
     "openai-agents": "indelible.integrations.openai_agents",
     "pydantic-ai": "indelible.integrations.pydantic_ai",

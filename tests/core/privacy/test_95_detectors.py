@@ -9,7 +9,8 @@ import pytest
 from indelible.core.events import Event
 from indelible.core.privacy.detectors import DETECTORS, found_in
 from indelible.core.privacy.forgetting import tells_of_model, why_unknown
-from indelible.core.privacy.redaction import subject_of
+from indelible.core.privacy.redaction import Redactor, check_rules, subject_of
+from indelible.integrations.detect_secrets import patterns
 from tests.core.privacy.shapes import PAGE, Shape, is_missed, miss_list, shapes
 
 # What has no shape of its own needs a path; a published list says so.
@@ -46,6 +47,23 @@ def test_95_hostile_texts_take_no_longer_than_others(text: str) -> None:
     for detector in DETECTORS.values():
         list(found_in(text, detector))
     assert time.process_time() - began < 5
+
+
+@pytest.mark.parametrize(
+    "text", ["key=" * 5000, "//" * 10_000, "sl_key: " * 3000, "aws" * 7000, " " * 20_000, ":" * 20_000]
+)
+def test_95_patterns_of_a_library_take_no_longer_than_others(text: str) -> None:
+    began = time.process_time()
+    for pattern in patterns():
+        list(pattern.finditer(text))
+    assert time.process_time() - began < 5
+
+
+def test_95_patterns_of_a_library_are_rules_beside_the_detectors() -> None:
+    key = "AKC" + "5e" * 20  # Artifactory: no detector of ours knows it
+    redactor = Redactor(check_rules(["token", *patterns()]), bytes(32), "default")
+    assert key in Redactor(check_rules(["token"]), bytes(32), "default").text(f"use {key} here")
+    assert key not in redactor.text(f"use {key} here")
 
 
 # Subjects
