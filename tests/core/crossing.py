@@ -106,6 +106,7 @@ def of_runs() -> tuple[list[Command], list[Answer]]:
     opening = open_command(
         subject_json=b'"ada"', principal="ada", driver_token="t", verdict=charging(charge("0.50", "1E+2"))
     )
+    world.do(open_command(verdict=charging(charge(9))))  # more than there is
     world.do(opening)
     world.effects[REF] = effect("ready", args_json=None)
     world.do(open_command())

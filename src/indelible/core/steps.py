@@ -66,7 +66,6 @@ from indelible.core.effects.claiming import (
 )
 from indelible.core.effects.compensations import compensated_ref, is_compensation, noting
 from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
-from indelible.core.effects.meaning import DOUBTFUL
 from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
@@ -278,6 +277,7 @@ def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
     taken = replace(
         adopted,
         version=1,
+        doubted=None,
         opened_seq=seq,
         detail_seq=None if adopted.detail_json is None else seq,
         created_at=command.stamp.at,
@@ -291,6 +291,8 @@ def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
 
 def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets, beside: Effect | None) -> Step:
     """Opens, claims, or answers from what is recorded."""
+    if effect is None and command.edit is not None:
+        return Step(NoSuchEffect(command.ref))  # its verdict is about the arguments of an effect that is gone
     if effect is None:
         return _enter(command, None, now, seq, sheets)
     holder = command.stamp.actor.holder
@@ -318,7 +320,7 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
             return _enter(command, effect, now, seq, sheets, beside)
         case "in_doubt":
             is_kept = effect.lease_until is not None and now < effect.lease_until
-            if is_kept and not tries_again(command, effect):
+            if is_kept and not tries_again(command, effect, now):
                 return Step(InFlight(effect))
             return _enter_again(command, effect, now, seq, sheets, beside) or Step(InDoubt(effect))
         case "processing" if not effect.is_abandoned(now):
@@ -364,7 +366,7 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
     the provider remembers keys, counted from no later than the first entry. The first call and this one each may
     demand more.
     """
-    if tries_again(command, effect):
+    if tries_again(command, effect, now):
         return True
     on_crash: OnCrash = strictest_word("on_crash", effect.on_crash, command.on_crash)
     if on_crash != "resend" or command.resend_within is None:
@@ -453,8 +455,7 @@ def _leaves_earlier_doubt(command: Finish | Relinquish, effect: Effect) -> bool:
     A tool that is entered again while in doubt proves by a later attempt that it succeeded. That the later attempt did
     nothing, or was refused, says nothing of the one before.
     """
-    is_entered_in_doubt = effect.attempt > 1 and effect.on_crash in ("retry", "resend")
-    return is_entered_in_doubt and effect.side_effect in DOUBTFUL and command.status in ("ready", "failed")
+    return effect.doubted is not None and command.status in ("ready", "failed")
 
 
 def _doubt_again(command: Finish | Relinquish, effect: Effect, seq: int) -> Step:

@@ -44,6 +44,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
         "approval_id": "text",
         "charges": "bytes",
         "turn": "text",
+        "doubted": "number",
     },
     "events": {
         "tenant": "text",

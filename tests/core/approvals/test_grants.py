@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.approvals.approval import Need, Person
+from indelible.core.approvals.approval import Escalation, Need, Person, Question
 from indelible.core.approvals.grants import (
     Delegation,
     Grant,
@@ -32,7 +32,15 @@ TICK = timedelta(microseconds=1)
 _, APPROVAL = asked(effect("requires_approval"), asks(rule="payments"), schema="f00d")
 TERMS = GrantTerms(count=3, until=NOON + HOUR, pin=("customer.id", "amount"))
 GRANT = grant_of("grt_1", APPROVAL, TERMS, "ab" * 32, vote("ada"))
-CALL: Any = {"tool": "pay", "pinned": "ab" * 32, "schema": "f00d", "policy": "policy-1", "rule": "payments"}
+CALL: Any = {
+    "tool": "pay",
+    "pinned": "ab" * 32,
+    "schema": "f00d",
+    "policy": "policy-1",
+    "question": Question(rule="payments"),
+}
+
+ALONE = "who gave it may not answer this question alone"
 
 
 # ── grants ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -71,12 +79,24 @@ def test_a_grant_is_for_what_was_approved_under_the_same_rule_policy_and_schema(
         ({"pinned": "cd" * 32}, "its arguments are pinned to others"),
         ({"schema": ""}, "the tool or the policy has changed"),
         ({"policy": "policy-2"}, "the tool or the policy has changed"),
-        ({"rule": "large payments"}, "another rule asks"),
+        ({"question": Question(rule="large payments")}, "another rule asks"),
+        ({"question": Question(rule="payments", needs=(Need(2),))}, ALONE),
+        ({"question": Question(rule="payments", needs_signature=True)}, ALONE),
+        ({"question": Question(rule="payments", people={"bo": Person()})}, ALONE),
         ({"asked_by": ("agent", "ADA")}, "it was given by who asks"),
     ],
 )
 def test_a_grant_says_why_it_does_not_cover_a_call(changes: Any, why: str) -> None:
     assert GRANT.why_not(**{**CALL, **changes}, now=NOON) == why
+
+
+def test_a_grant_of_who_may_answer_once_it_is_escalated_covers_a_call() -> None:
+    steps = (Escalation(after=HOUR, people={"ada": Person()}),)
+    question = Question(rule="payments", people={"bo": Person()}, escalations=steps)
+    assert GRANT.why_not(**{**CALL, "question": question}, now=NOON) is None
+    assert (
+        replace(GRANT, given_by="cleo", on_behalf_of="ada").why_not(**{**CALL, "question": question}, now=NOON) is None
+    )
 
 
 def test_a_grant_ends_at_its_end_with_its_last_use_and_on_somebodys_word() -> None:

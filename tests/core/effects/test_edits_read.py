@@ -15,6 +15,7 @@ from indelible.core.commands import (
     EditRead,
     EditUnread,
     KeyTaken,
+    NoSuchEffect,
     RefusedByPolicy,
     Taken,
 )
@@ -67,6 +68,23 @@ def test_an_edit_is_read_before_it_runs() -> None:
     assert isinstance(shelf.do(opening(2, edit=old)), EditUnread), "it was edited again since"
     claim = claim_on(shelf, opening(2))
     assert claim.effect.args_json == OTHER_ARGS
+
+
+def test_39_a_reading_of_arguments_that_are_not_recorded_lets_nothing_run() -> None:
+    """An agent had the server judge an edit of its own invention, and other arguments ran."""
+    lie = EditRead(1, OTHER_ARGS, is_exact=True)
+    assert isinstance(Shelf().do(opening(edit=lie, verdict=allows())), NoSuchEffect)
+    shelf = Shelf()
+    shelf.effects[REF] = effect("ready")
+    assert isinstance(shelf.do(opening(2, edit=lie, verdict=allows())), EditUnread)
+    unread = shelf.do(opening(2, edit=replace(lie, is_exact=False), verdict=allows()))
+    assert isinstance(unread, AwaitingApproval)
+    assert unread.effect.args_json == OTHER_ARGS
+
+
+def test_39_a_walk_judges_its_own_arguments_when_what_was_edited_is_gone() -> None:
+    played = play(walk.begin(mine(), CountingMint()), recorded({"amount": 6}), NoSuchEffect(REF), CLAIMED)
+    assert [command.edit is None for command in played.commands] == [True, False, True]
 
 
 def test_what_the_policy_refuses_of_an_edit_where_it_would_run_is_refused() -> None:

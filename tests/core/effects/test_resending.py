@@ -82,26 +82,36 @@ def test_a_killed_attempt_is_followed_by_the_next() -> None:
 
 
 @pytest.mark.parametrize("on_crash", ["hold", "retry", "resend"])
-@pytest.mark.parametrize("side_effect", ["payment", "read"])
-@pytest.mark.parametrize("attempt", [1, 2])
+@pytest.mark.parametrize("doubted", [None, 1])
 @pytest.mark.parametrize("before", ["processing", "in_doubt"])
 def test_a_later_attempt_that_did_nothing_or_was_refused_leaves_the_doubt_of_the_one_before(
-    before: str, attempt: int, side_effect: str, on_crash: str
+    before: str, doubted: int | None, on_crash: str
 ) -> None:
     """Also if its handler was never entered, or a client over HTTP gives it up: the rule stands in the core."""
-    held = effect(before, attempt=attempt, side_effect=side_effect, on_crash=on_crash)
+    held = effect(before, attempt=2, doubted=doubted, on_crash=on_crash)
     claim = claim_of(held)
     failing = finish(claim, "failed", b'{"message":"no","type":"E"}')
     reports: list[Any] = [next_step(command, held, NOON, 7).answer for command in (relinquish(claim, "ready"), failing)]
     ends = [answer.effect.status for answer in reports]
-    keeps = attempt > 1 and side_effect == "payment" and on_crash != "hold"
-    assert ends == (["in_doubt", "in_doubt"] if keeps else ["ready", "failed"])
+    assert ends == (["ready", "failed"] if doubted is None else ["in_doubt", "in_doubt"])
     done: Any = next_step(finish(claim), held, NOON, 7).answer
     assert done.effect.status == "succeeded", "that it succeeded is a proof"
 
 
+@pytest.mark.parametrize("side_effect", ["write", "payment", "read"])
+@pytest.mark.parametrize("before", ["processing", "in_doubt", "ready"])
+def test_an_attempt_knows_the_one_before_it_that_may_have_happened(before: str, side_effect: Any) -> None:
+    shelf = Shelf()
+    lease = NOON - LEASE if before == "processing" else None
+    shelf.effects[REF] = effect(
+        before, attempt=3, on_crash="retry", side_effect=side_effect, lease_until=lease, doubted=2
+    )
+    claim = claim_on(shelf, opening(2, on_crash="retry", side_effect=side_effect))
+    assert claim.effect.doubted == (None if before == "ready" or side_effect == "read" else 3)
+
+
 def test_what_a_later_attempt_said_late_is_kept_once() -> None:
-    held = effect("in_doubt", attempt=2, on_crash="resend")
+    held = effect("in_doubt", attempt=2, doubted=1)
     failing = finish(claim_of(held), "failed", b'{"message":"no","type":"E"}')
     step = next_step(failing, held, NOON, 7)
     assert [getattr(change, "event_type", None) for change in step.changes] == ["tool_call_late"]

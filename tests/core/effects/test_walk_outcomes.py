@@ -170,7 +170,7 @@ def test_declared_exceptions_are_tried_again_after_a_pause() -> None:
 
 
 def test_37_an_attempt_that_did_nothing_leaves_the_doubt_of_the_one_before() -> None:
-    again = Claimed(entered(2))
+    again = Claimed(entered(2, doubted=1))
     retry = Retry(on=(OSError,), attempts=2)
     for report in (Raised(NothingHappened("not connected")), Raised(OSError("fork"), was_entered=False)):
         played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, report, MOVED, retry=retry)
@@ -179,7 +179,7 @@ def test_37_an_attempt_that_did_nothing_leaves_the_doubt_of_the_one_before() -> 
 
 @pytest.mark.parametrize("last", [NothingHappened("no line"), Refused("no"), OSError("reset")])
 def test_37_a_refusal_that_is_tried_again_leaves_the_doubt_of_the_one_before(last: Exception) -> None:
-    claims = [Claimed(entered(number)) for number in (2, 3)]
+    claims = [Claimed(entered(number, doubted=number - 1)) for number in (2, 3)]
     retry = Retry(on=(OSError, Refused), attempts=3)
     reports = [Raised(OSError("lost")), Raised(Refused("busy")), Raised(last)]
     played = run(

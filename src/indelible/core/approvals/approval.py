@@ -448,11 +448,31 @@ def _edited_it_themselves(approval: Approval, vote: Vote) -> Refusal:
 
 def is_entitled(approval: Approval, name: str) -> bool:
     """Does a vote of this person's count towards what is needed? Where nobody is named, anybody's does."""
-    people = approval.people
+    return _counts(approval.people, approval.question.needs, name)
+
+
+def may_grant(question: Question, name: str) -> bool:
+    """Say whether this person alone could answer the question, also once it is escalated."""
+    people = question.people
+    if people is not None:
+        people = {**people, **{who: one for step in question.escalations for who, one in step.people.items()}}
+    return why_no_grant(question) is None and _counts(people, question.needs, name)
+
+
+def why_no_grant(question: Question) -> str | None:
+    """Say why one person cannot permit ahead what this question asks about; None if one can."""
+    if sum(need.count for need in question.needs) > 1:
+        return "takes more than one person, so nobody can grant further calls; vote without a grant"
+    if question.needs_signature:
+        return "is signed for this call alone, so nobody can grant further ones; vote without a grant"
+    return None
+
+
+def _counts(people: Mapping[str, Person] | None, needs: Iterable[Need], name: str) -> bool:
     if people is None:
         return True
     person = find_person(people, name)
-    return person is not None and is_needed(person, approval.question.needs)
+    return person is not None and is_needed(person, needs)
 
 
 def names_in(vote: Vote) -> tuple[str, ...]:

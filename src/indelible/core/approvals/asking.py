@@ -16,6 +16,7 @@ from indelible.core.approvals.approval import (
     is_bound_to,
     unvoted,
     voted,
+    why_no_grant,
 )
 from indelible.core.approvals.deliveries import channels_told, deliveries_of, told_besides, told_by_more
 from indelible.core.approvals.edits import is_made_besides, taken_with
@@ -146,17 +147,8 @@ def _why_unread(command: CastVote, effect: Effect) -> str | None:
 
 def _why_no_grant(command: CastVote, approval: Approval) -> Refusal | None:
     """Refuses a grant where one person would decide for several, or where nobody signs what is granted."""
-    if command.grant is None:
-        return None
-    if sum(need.count for need in approval.question.needs) > 1:
-        return Refusal(
-            "no_grant", "takes more than one person, so nobody can grant further calls; vote without a grant"
-        )
-    if approval.question.needs_signature:
-        return Refusal(
-            "no_grant", "is signed for this call alone, so nobody can grant further ones; vote without a grant"
-        )
-    return None
+    why = None if command.grant is None else why_no_grant(approval.question)
+    return None if why is None else Refusal("no_grant", why)
 
 
 def _delegation(command: CastVote, now: datetime, sheets: Sheets) -> Delegation | Refusal | None:

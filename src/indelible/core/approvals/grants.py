@@ -9,10 +9,12 @@ from typing import Any
 
 from indelible.core.approvals.approval import (
     Approval,
+    Question,
     Vote,
     folded,
     is_entitled,
     looks_like,
+    may_grant,
     same_person,
     why_not_they,
 )
@@ -82,12 +84,13 @@ class Grant:
         pinned: str,
         schema: str,
         policy: str,
-        rule: str,
+        question: Question,
         now: datetime,
         asked_by: Sequence[str] = (),
     ) -> str | None:
-        """Says why it does not cover a call, or None when it does. It answers the rule that asked, and no other.
+        """Says why it does not cover a call, or None when it does.
 
+        It answers the rule that asked, and no other, and only what its giver could answer alone.
         `asked_by` names who asks and for whom: what they may not approve, they may not have granted either.
         """
         if any(looks_like(giver, name) for giver in self.givers for name in asked_by):
@@ -98,7 +101,10 @@ class Grant:
             return "its arguments are pinned to others"
         if (schema, policy) != (self.schema, self.policy):
             return "the tool or the policy has changed"
-        return None if rule == self.rule else "another rule asks"
+        if question.rule != self.rule:
+            return "another rule asks"
+        is_enough = may_grant(question, self.on_behalf_of or self.given_by)
+        return None if is_enough else "who gave it may not answer this question alone"
 
     @property
     def givers(self) -> tuple[str, ...]:

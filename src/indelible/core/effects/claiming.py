@@ -34,13 +34,14 @@ from indelible.core.commands import (
     ArgsErased,
     AwaitingApproval,
     Claimed,
+    EditRead,
     EditUnread,
     KeyTaken,
     Open,
     OverBudget,
     RefusedByPolicy,
 )
-from indelible.core.effects.calls import OnCrash
+from indelible.core.effects.calls import HARMLESS, OnCrash
 from indelible.core.effects.effect import GRANT_MARK, Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
@@ -135,7 +136,7 @@ def claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets
 def _claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:
     if effect.are_args_erased:
         return Step(ArgsErased(effect))
-    if command.edit is not None and command.edit.version != effect.version:
+    if command.edit is not None and not _is_edit_read(command.edit, effect):
         return Step(EditUnread(effect))
     if command.verdict.decision == "refuse":
         return _refused(command, effect)
@@ -149,7 +150,7 @@ def _claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheet
         if _is_unread(command, effect):
             return Step(EditUnread(effect))
         return _attempt(command, effect, now, sheets, (approval_sheet(consumed(approval, effect.attempt + 1)),))
-    if _has_same_args(command, effect, approval):
+    if _has_same_args(command, effect, approval) and not _is_read_otherwise(command):
         grant = _use_of_grant(command, now, sheets)
         # What was used, or is gone from its place, allows nothing more: a retry after doubt takes a permission anew.
         was_asked = is_waiting or effect.permission_id is not None
@@ -209,6 +210,11 @@ def _is_covered(command: Open, effect: Effect, approval: Approval, sheets: Sheet
     is_bound = is_its_own and has_crashed and _is_bound(command, effect, approval)
     is_bound = is_bound and not _is_read_otherwise(command)
     return is_bound and not _lacks_votes(command, effect, approval, sheets)
+
+
+def _is_edit_read(edit: EditRead, effect: Effect) -> bool:
+    """Say whether the caller read the effect as it is now. The verdict is about what was read, so it is not believed."""
+    return edit.version == effect.version and (not edit.is_exact or edit.args_json == effect.args_json)
 
 
 def _is_unread(command: Open, effect: Effect) -> bool:
@@ -412,8 +418,11 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
     )
     if claimed.permission_id is None:
         claimed = replace(claimed, permission_id=_mark_of(permission))
+    doubted = _doubted_before(effect)
+    if doubted != claimed.doubted:
+        claimed = replace(claimed, doubted=doubted)
     committed = said_by(command.verdict)
-    if effect.status in ("processing", "in_doubt") and tries_again(command, effect):
+    if tries_again(command, effect, now):
         committed["again"] = encode(effect.attempt)
     if command.edit is not None:  # whoever edited it need not have known whom it is about now
         committed |= _about(command.edit.subject_json)
@@ -423,25 +432,38 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
     return Step(Claimed(Claim(claimed, command.token, holder=holder)), (change,))
 
 
-def tries_again(command: Open, effect: Effect) -> bool:
-    """Say whether the holder of the newest attempt gave it up in doubt, to try again."""
-    return command.again is not None and effect.token_hash == hash_of(command.again, command.stamp.actor.holder)
+def _doubted_before(effect: Effect) -> int | None:
+    """Return the newest attempt if it may have happened, so that the next one cannot deny it by what it reports."""
+    may_have_happened = effect.status in ("processing", "in_doubt") and effect.side_effect not in HARMLESS
+    return effect.attempt if may_have_happened else None
+
+
+def tries_again(command: Open, effect: Effect, now: datetime) -> bool:
+    """Say whether the holder of the newest attempt gave it up in doubt, to try again within the time it kept."""
+    is_kept = effect.status == "in_doubt" and effect.lease_until is not None and now < effect.lease_until
+    is_theirs = command.again is not None and effect.token_hash == hash_of(command.again, command.stamp.actor.holder)
+    return is_kept and is_theirs
 
 
 def _charged(
     command: Open, effect: Effect, sheets: Sheets, now: datetime, *, are_args_new: bool = False
 ) -> tuple[Effect, list[Sheet]] | Exceeded:
-    """Reserves what the effect takes of budgets, unless it has already; with new arguments, instead of what it had."""
+    """Reserve what the policy in force takes of budgets for this call, instead of what the call had of the same ones.
+
+    With new arguments, the call gives back all else that it had. With the same, it keeps that: it may have happened.
+    """
     charges, had = command.verdict.charges, read_charges(effect.charges_json)
     is_judged = are_args_new or _has_same_args(command, effect, approval_of(effect, sheets))
     if not is_judged:
-        return effect, []  # whoever edited it has reserved what the edit takes
-    if (had and not are_args_new) or not (had or charges):
+        return effect, []  # the editor has reserved what the edit takes
+    named = {charge.budget for charge in charges}
+    kept = () if are_args_new else tuple(charge for charge in had if charge.budget not in named)
+    whole = charges_json((*charges, *kept)) if charges or kept else None
+    if whole == effect.charges_json:
         return effect, []
-    reserved = budgets.reserve(charges, sheets, now, instead_of=had)
-    if isinstance(reserved, Exceeded):
-        return reserved
-    return replace(effect, charges_json=charges_json(charges) if charges else None), reserved
+    replaced = [charge for charge in had if charge not in kept]
+    reserved = budgets.reserve(charges, sheets, now, instead_of=replaced)
+    return reserved if isinstance(reserved, Exceeded) else (replace(effect, charges_json=whole), reserved)
 
 
 def _waiting(command: Open, effect: Effect) -> Effect:
@@ -475,7 +497,7 @@ def _use_of_grant(command: Open, now: datetime, sheets: Sheets) -> tuple[Sheet, 
             pinned=pinned,
             schema=command.schema,
             policy=command.verdict.policy,
-            rule=question.rule,
+            question=question,
             now=now,
             asked_by=_callers(command),
         )

@@ -132,6 +132,8 @@ class Effect:
     """Is what it has reserved of budgets."""
     turn: str | None = None
     """The turn of the conversation it was first called in, where that is known."""
+    doubted: int | None = None
+    """The attempt that may have happened and was followed by the newest one without a person's word; else None."""
 
     def moved(
         self,
@@ -170,6 +172,7 @@ class Effect:
             permission_id=self.permission_id,
             charges_json=self.charges_json,
             turn=self.turn,
+            doubted=self.doubted,
         )
 
     @property

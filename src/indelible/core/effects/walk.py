@@ -209,6 +209,10 @@ def begin(
         words = {"waited": waited, "only_asks": only_asks, "again": again}
         read = _with_edit(prepared, answer.effect, mint)
         return (yield from begin(read, mint, answer.effect, awaited_approval, **words))
+    if isinstance(answer, NoSuchEffect) and prepared.edit is not None:
+        # What was edited is gone, so the call's own arguments are judged.
+        words = {"waited": waited, "only_asks": only_asks, "again": again}
+        return (yield from begin(replace(prepared, edit=None, plain_edit_json=None), mint, None, None, **words))
     if isinstance(answer, LimitsUnseen):
         if afresh:
             raise refused_by(command, UNREAD_LIMITS, answer.effect)
@@ -403,7 +407,7 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
         match begun:
             case Claimed(claim):
                 entries += 1
-                verdict = yield from _attempt(claim, prepared, mint, entries, is_doubted=again is not None)
+                verdict = yield from _attempt(claim, prepared, mint, entries)
                 if isinstance(verdict, _Again):
                     again = verdict.token
                     continue
@@ -445,11 +449,11 @@ class _Again:
     token: str | None = None
 
 
-def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_doubted: bool) -> Walk:
+def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk:
     """Enter the handler once and record what came of it; return the value, or `_Again`, or what it raised.
 
-    `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure. With
-    `is_doubted`, an earlier attempt of this call may have happened. What a later one raises leaves that doubt.
+    `entries` counts those of this call alone, so that a person's retry of an old effect gets its full measure. If an
+    earlier attempt may have happened, what this one raises leaves that doubt.
     """
     # Its policy, or the call that opened it, may have named a stronger class than this caller does.
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
@@ -457,6 +461,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int, *, is_d
     if isinstance(report, Returned):
         return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
     error, is_interruption = report.error, report.is_interruption
+    is_doubted = claim.effect.doubted is not None
     meaning: Meaning = "in_doubt" if is_doubted else "nothing"
     if not report.was_entered:
         yield from finish_with_error(claim, error, meaning, mint, screen)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import KeysView
 from dataclasses import dataclass
 
+from indelible.core.effects.calls import HARMLESS
 from indelible.core.effects.effect import ERASED_TEXT, GRANT_MARK, Effect
 from indelible.core.events import instant
 from indelible.core.verifying.bodies import EffectBody, commits_of, unquoted
@@ -14,7 +15,7 @@ from indelible.journal.evidence.live_sheets import Values
 
 _COLUMNS = (
     *("run_id", "tool", "side_effect", "on_crash", "created_at", "opened_seq", "status", "attempt", "version"),
-    *("detail_seq", "updated_at"),
+    *("detail_seq", "updated_at", "doubted"),
 )
 _DETAILS = frozenset({"result", "error", "reason"})
 _FREEING = frozenset(
@@ -46,6 +47,7 @@ class Told:
     detail_seq: int | None = None
     updated_at: str = ""
     permission_id: str | None = None
+    doubted: int | None = None
     charges: tuple[bytes | None, ...] = _NOTHING_HELD
     """Holds what its row may have reserved; nothing when that was erased, and then nobody can tell."""
 
@@ -55,6 +57,9 @@ class Told:
             return
         names = commits_of(body.commits).keys()
         self.charges = self._charges_after(body, names, shown)
+        if int(body.attempt) > self.attempt:
+            may_have_happened = self.status in ("processing", "in_doubt") and self.side_effect not in HARMLESS
+            self.doubted = self.attempt if may_have_happened else None
         self.status, self.attempt, self.updated_at = body.status, int(body.attempt), body.at
         self.version += 1
         self.detail_seq = None if names.isdisjoint(_DETAILS) else int(body.seq)

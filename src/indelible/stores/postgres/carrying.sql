@@ -95,7 +95,7 @@ FROM STDIN (FORMAT BINARY)
 -- Effects.
 SELECT tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn
+    charges, turn, doubted
 FROM indelible_effects WHERE tenant = %(tenant)s ORDER BY scope, key
 
 -- name: clear_effects
@@ -106,7 +106,7 @@ DELETE FROM indelible_effects WHERE tenant = %(tenant)s
 -- Effects.
 COPY indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn)
+    charges, turn, doubted)
 FROM STDIN (FORMAT BINARY)
 
 -- name: read_events

@@ -53,6 +53,7 @@ def effect_from(result: pq.abc.PGresult, row: int) -> Effect | None:
         permission_id=None if at[20] is None else at[20].decode(),
         charges_json=at[21],
         turn=None if at[22] is None else at[22].decode(),
+        doubted=None if at[23] is None else wire.read_bigint(at[23]),
     )
 
 
@@ -207,6 +208,7 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
         "lease": None if lease is None else wire.interval(lease),
         "detail_seq": None if effect.detail_seq is None else wire.bigint(effect.detail_seq),
         "updated_at": wire.timestamptz(effect.updated_at),
+        "doubted": None if effect.doubted is None else wire.bigint(effect.doubted),
         "field": payload.field.encode(),
         "salt": payload.salt,
         "value": payload.value,
@@ -217,7 +219,7 @@ _OPENED = attrgetter(
     *("scope", "key", "id", "run_id", "tool", "side_effect", "on_crash", "call_id", "digest", "status", "attempt"),
     *("version", "token_hash", "opened_seq", "detail_seq", "created_at", "updated_at", "turn"),
 )
-_MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at")
+_MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at", "doubted")
 _EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body", "signature")
 
 
@@ -273,7 +275,7 @@ def _put_opened(values: Named, opened: list[Effect], now: datetime) -> None:
 
 
 def _put_moved(values: Named, moved: list[tuple[Effect, Effect]], now: datetime) -> None:
-    columns = _columns([after for _, after in moved], _MOVED, 8)
+    columns = _columns([after for _, after in moved], _MOVED, 9)
     values["moved_scope"] = wire.words(columns[0])
     values["moved_key"] = wire.hexes(columns[1])
     values["moved_was_version"] = wire.bigints(was.version for was, _ in moved)
@@ -285,6 +287,7 @@ def _put_moved(values: Named, moved: list[tuple[Effect, Effect]], now: datetime)
     values["moved_lease"] = wire.intervals(_lease(after, now) for _, after in moved)
     values["moved_detail_seq"] = wire.bigints(columns[6])
     values["moved_updated_at"] = wire.timestamptzs(columns[7])
+    values["moved_doubted"] = wire.bigints(columns[8])
 
 
 def _put_heads(values: Named, batch: Batch) -> None:

@@ -86,7 +86,7 @@ VALUES (?, ?, ?, ?, ?)
 -- Effects.
 SELECT tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn
+    charges, turn, doubted
 FROM indelible_effects WHERE tenant = :tenant ORDER BY scope, key
 
 -- name: clear_effects
@@ -97,8 +97,8 @@ DELETE FROM indelible_effects WHERE tenant = :tenant
 -- Effects.
 INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    charges, turn, doubted)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: read_events
 -- Events.

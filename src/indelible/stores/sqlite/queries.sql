@@ -35,8 +35,8 @@ VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 -- Moves of effects, each only from the state it was decided on.
 UPDATE OR ROLLBACK indelible_effects
 SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
-    detail_seq = v.column11, updated_at = v.column12
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
     AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
 
@@ -44,9 +44,9 @@ WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.colum
 -- Moves of effects that somebody is asked about or that a budget limits, each only from the state it was decided on.
 UPDATE OR ROLLBACK indelible_effects
 SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
-    detail_seq = v.column11, updated_at = v.column12, digest = v.column13, opened_seq = v.column14,
-    approval_id = v.column15, charges = v.column16
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13, digest = v.column14,
+    opened_seq = v.column15, approval_id = v.column16, charges = v.column17
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
     AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
 

@@ -61,6 +61,7 @@ def effect_from(row: Row) -> Effect:
         permission_id=row[19],
         charges_json=row[20],
         turn=row[21],
+        doubted=row[22],
     )
 
 
@@ -110,6 +111,7 @@ def move_row(before: Effect, after: Effect) -> Row:
         None if after.lease_until is None else micros(after.lease_until),
         after.detail_seq,
         micros(after.updated_at),
+        after.doubted,
     )
 
 
