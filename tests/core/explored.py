@@ -179,7 +179,8 @@ def _where(effect: Effect | None, approval: Approval | None, now: datetime) -> A
         asked = (*asked, approval.is_overdue(now), bool(approval.votes), approval.lacking)
     is_edited = approval is not None and approval.edited_by is not None
     kind = (effect.on_crash, effect.side_effect)
-    about = (effect.status, min(effect.attempt, 1), kind, effect.charges_json is None)
+    is_kept = effect.status == "in_doubt" and effect.lease_until is not None and now < effect.lease_until
+    about = (effect.status, min(effect.attempt, 1), kind, effect.charges_json is None, effect.doubted is None, is_kept)
     return about, asked, effect.is_abandoned(now), is_edited, effect.args_json == ARGS, effect.digest == DIGEST
 
 
@@ -238,6 +239,7 @@ def commands_at(path: Path) -> Iterator[Command]:
     for claim in path.claims:
         yield from (finish(claim, end, at=now) for end in ("succeeded", "failed"))
         yield from (relinquish(claim, end, at=now) for end in ("ready", "in_doubt"))
+        yield replace(relinquish(claim, "in_doubt", at=now), lease=LEASE)
     if effect.approval_id is not None:
         yield from about_approval(path)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from indelible import AsyncLedger, GrantTerms, Idempotent, NothingHappened, Policy, Refused, Retry, rule
+from indelible import AsyncLedger, GrantTerms, Idempotent, Ledger, NothingHappened, Policy, Refused, Retry, rule
 from indelible.core.approvals.approval import Need, Question
 from indelible.core.policy.verdicts import Verdict
 from indelible.errors import ApprovalPending, BudgetExceeded, EffectInDoubt
@@ -241,3 +241,60 @@ def test_39_a_grant_does_not_answer_a_question_that_its_giver_cannot_answer_alon
     with pytest.raises(ApprovalPending):
         ledger.run(call(1_000_000), pay, side_effect="payment", wait=False)
     assert deeds == [5, 6]
+
+
+# ── 37: a canceled handler may raise another exception; a late proof frees the budget ────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "options", [{"failed_on": ValueError}, {"nothing_on": ValueError}, {}], ids=["failed_on", "nothing_on", "write"]
+)
+def test_37_a_handler_that_translates_its_cancellation_leaves_doubt(shell: Shell, options: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        async with AsyncLedger.open(shell.url, tenant=shell.tenant) as ledger:
+            begun = asyncio.Event()
+
+            async def pay(effect: Any) -> None:
+                begun.set()
+                try:
+                    await asyncio.Event().wait()
+                except asyncio.CancelledError:
+                    raise ValueError("the client's own word for it") from None
+
+            task = asyncio.create_task(ledger.run(charge(), pay, side_effect="write", **options))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises((ValueError, asyncio.CancelledError)):
+                await task
+            (effect,) = await ledger.effects()
+            assert effect.status == "in_doubt"
+
+    asyncio.run(scenario())
+
+
+def test_37_a_late_proof_that_nothing_happened_frees_the_budget(shell: Shell, gate: threading.Event) -> None:
+    def pay(effect: Any) -> None:
+        gate.wait(PATIENCE)
+        raise NothingHappened("the connection was refused")
+
+    with Ledger.open(shell.url, tenant=shell.tenant, policy=_under(5)) as ledger:
+        with pytest.raises(TimeoutError):
+            ledger.run(charge(), pay, side_effect="payment", timeout=timedelta(milliseconds=300))
+        gate.set()
+        eventually(lambda: ledger.effects()[0].status == "ready")
+        ledger.run(charge(run_id="order-2"), lambda effect: None, side_effect="payment")
+
+
+def test_37_a_probe_that_finds_nothing_done_frees_the_budget(shell: Shell) -> None:
+    ledger = shell.open(policy=_under(5))
+    leave_in_doubt(ledger, side_effect="payment")
+
+    def nothing(effect: Any) -> None:
+        raise NothingHappened("the provider knows no such charge")
+
+    def other(effect: Any) -> None:
+        raise NothingHappened("not now")
+
+    with pytest.raises(NothingHappened):
+        ledger.run(charge(), other, side_effect="payment", reconcile=nothing)
+    ledger.run(charge(run_id="order-2"), lambda effect: None, side_effect="payment")

@@ -127,6 +127,8 @@ def next_step(
             return _settle(command, effect, now, seq, sheets)
         case Reopen() if effect.are_args_erased:
             return Step(Illegal(effect, "cannot be tried again: its arguments were erased"))
+        case Reopen() if _moves(command, effect, now) and command.stamp.actor.kind == "system":
+            return _release(command, effect, seq, sheets)  # a probe found that nothing happened
         case Reopen() if _moves(command, effect, now):
             return step_to(moved_to(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json))
         case Cancel() if _moves(command, effect, now):
@@ -436,7 +438,7 @@ def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: in
         if command.status == "ready" and effect.status == "processing":
             return _hand_back(command, effect, seq, sheets)
         if command.status == "ready":
-            return step_to(moved_to(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json))
+            return _release(command, effect, seq, sheets)
         until = None if command.lease is None else now + command.lease
         doubt = moved_to(command, effect, seq, "in_doubt", "tool_call_in_doubt", reason=command.detail_json)
         return step_to(replace(doubt, effect=replace(doubt.effect, lease_until=until)))
@@ -501,6 +503,13 @@ def _hand_back(command: Relinquish, effect: Effect, seq: int, sheets: Sheets) ->
     return step_to(
         moved_to(command, effect, seq, "ready", "tool_call_released", tuple(changed), reason=command.detail_json)
     )
+
+
+def _release(command: Relinquish | Reopen, effect: Effect, seq: int, sheets: Sheets) -> Step:
+    """Make an effect ready that is known to have done nothing: its budgets are free, its permission is used up."""
+    freed = tuple(budgets.release(read_charges(effect.charges_json), sheets))
+    free = replace(effect, charges_json=None)
+    return step_to(moved_to(command, free, seq, "ready", "tool_call_released", freed, reason=command.detail_json))
 
 
 def _cancel(command: Cancel, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:

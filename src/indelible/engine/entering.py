@@ -155,11 +155,19 @@ def fulfil(future: Future[Returned | Raised], body: Callable[[], Any]) -> Return
 
 
 async def report_async(body: Awaitable[Any]) -> Returned | Raised:
-    """Gives what came of awaiting it, and raises nothing."""
+    """Gives what came of awaiting it, and raises nothing.
+
+    A handler that was cancelled may raise another exception for it: many clients translate CancelledError.
+    """
+    import asyncio
+
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
     try:
         return Returned(await body)
     except BaseException as error:
-        return Raised(error, is_interruption=not isinstance(error, Exception))
+        was_canceled = task is not None and task.cancelling() > before
+        return Raised(error, is_interruption=was_canceled or not isinstance(error, Exception))
 
 
 async def report_in_time(body: Awaitable[Any], most: timedelta, claim: Claim) -> Returned | Raised:

@@ -72,7 +72,7 @@ def test_an_edit_is_read_before_it_runs() -> None:
 
 def test_39_a_reading_of_arguments_that_are_not_recorded_lets_nothing_run() -> None:
     """An agent had the server judge an edit of its own invention, and other arguments ran."""
-    lie = EditRead(1, OTHER_ARGS, is_exact=True)
+    lie = EditRead(effect("ready").version, OTHER_ARGS, is_exact=True)
     assert isinstance(Shelf().do(opening(edit=lie, verdict=allows())), NoSuchEffect)
     shelf = Shelf()
     shelf.effects[REF] = effect("ready")

@@ -83,7 +83,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
         _forms("approval", optional=("args", "subject", *_JUDGED)), only_retry=True, only_harmless=True
     ),
     ("processing", "tool_call_started", "processing"): Move(
-        _forms(optional=(AGAIN, "approval", "grant", "subject", *_JUDGED)), 1, only_retry=True
+        _forms(optional=("approval", "grant", "subject", *_JUDGED)), 1, only_retry=True
     ),
     ("processing", "tool_call_finished", "succeeded"): Move(_forms("result") | _RESULT_SHOWN),
     ("processing", "tool_call_finished", "failed"): Move(_forms("error") | _ERROR_SHOWN),

@@ -77,8 +77,8 @@ class Told:
             return (shown["charges"],) if "charges" in shown else _ERASED
         if body.type in _FREEING or (body.type == "approval_requested" and "args" in names):
             return _NOTHING_HELD
-        if body.type == "tool_call_released" and self.status == "processing" and "approval" not in names:
-            # Its worker gave it back with what it held, or somebody took it from a worker that never reported.
+        if body.type == "tool_call_released" and "approval" not in names:
+            # Its worker, or a probe, gave it back with what it held, or a person allowed a retry.
             return tuple({None, *self.charges})
         return self.charges
 
