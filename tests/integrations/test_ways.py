@@ -463,6 +463,12 @@ def test_88_once_it_is_allowed_a_refused_turn_goes_on(ledger: Ledger, name: str)
     assert done == ["paid"]
 
 
+def test_88_what_tools_of_ours_allow_strict_mode_does_not(ledger: Ledger) -> None:
+    behind = LedgerTools(ledger, run="order-1", allow=["web_search"]).tools([charging(), WebSearchTool()])
+    with instrument(ledger, strict=True), pytest.raises(BadCall, match="web_search"):
+        run_agent(agent_of(*behind))
+
+
 def test_88_what_is_allowed_by_name_runs_in_strict_mode(ledger: Ledger) -> None:
     with instrument(ledger, strict=True, allow=["web_search", "charge"]) as report, ledger.in_run("order-1"):
         run_agent(agent_of(WebSearchTool()))
