@@ -5,6 +5,7 @@ Each place that asks a person is shown generated arguments, with injections, in 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -325,3 +326,58 @@ def test_84_what_is_edited_while_a_message_is_made_is_shown_with_no_digest(desk:
         assert (data["args"], data["digest"]) == (None, None)
     else:
         assert shows(desk, pending) == (None, None)
+
+
+Denies = Callable[[HttpDesk, Approval, str | None], str]
+"""Denies at one of the doors, maybe with a digest; returns the code of the refusal, or "" if it counts."""
+
+
+def deny_in_program(desk: HttpDesk, approval: Approval, digest: str | None) -> str:
+    return code_of(lambda ledger: ledger.deny(approval.id, by="ana", reason="no", digest=digest), desk)
+
+
+def deny_in_a_loop(desk: HttpDesk, approval: Approval, digest: str | None) -> str:
+    words: Any = {"by": "ana", "reason": "no", "digest": digest}
+    return code_of(lambda ledger: asyncio.run(ledger.awaited.deny(approval.id, **words)), desk)
+
+
+def code_of(deny: Callable[[Ledger], Any], desk: HttpDesk) -> str:
+    with Ledger.open(desk.place.url, tenant="acme", seal=False) as ledger:
+        try:
+            deny(ledger)
+        except VoteRefused as refused:
+            return refused.code
+    return ""
+
+
+def deny_over_http(desk: HttpDesk, approval: Approval, digest: str | None) -> str:
+    told = {"decision": "deny", "reason": "no"} | ({} if digest is None else {"digest": digest})
+    answer = desk.place.post(f"/v1/approvals/{approval.id}/decisions", told, "ana")
+    return "" if answer.status_code == 201 else str(answer.json()["code"])
+
+
+def deny_by_command(desk: HttpDesk, approval: Approval, digest: str | None) -> str:
+    named = [] if digest is None else ["--digest", digest]
+    words = ["approvals", "deny", approval.id, "-m", "no", *named, "--by", "ana", "--tenant", "acme"]
+    said = CliRunner().invoke(root, [*words, "--url", desk.place.url])
+    return "" if said.exit_code == 0 else "digest"
+
+
+DENIALS: tuple[Denies, ...] = (deny_in_program, deny_in_a_loop, deny_over_http, deny_by_command)
+
+
+@pytest.mark.parametrize("deny", DENIALS)
+@pytest.mark.parametrize("names", [True, False])
+def test_84_a_denial_counts_without_a_digest_and_not_with_an_old_one(
+    served: HttpDesk, deny: Denies, names: bool
+) -> None:
+    asked = served.pending(ToolCall(tool="pay", args={"to": "bob"}, run_id="run-1")).approval
+    served.edit(asked, {"to": "mallory"})
+    (now,) = served.ledger.approvals(status="pending")
+    assert now.digest != asked.digest
+    for wrong in (asked.digest, "0" * 64):
+        assert deny(served, now, wrong) == "digest"
+    (left,) = served.ledger.approvals(status="pending")
+    assert left.votes == ()
+    assert deny(served, now, now.digest if names else None) == ""
+    assert [one.status for one in served.ledger.approvals()] == ["denied"]

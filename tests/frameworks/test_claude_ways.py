@@ -47,6 +47,8 @@ class Session:
 
     folder: Path
     heard: Mapping[str, str] = field(default_factory=dict)
+    own: Mapping[Any, list[Any]] | None = None
+    """The hooks of ours that its options have."""
     last: ResultMessage | None = None
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class Session:
     def options(self, model: Mapping[str, str], **words: Any) -> ClaudeAgentOptions:
         environment = {**model, "HOME": str(self.folder / "home")}
         allowed = ["Bash", "Write", "Edit", "WebFetch", "Skill", "Agent", "mcp__till__pay", "mcp__bank__pay"]
-        usual: dict[str, Any] = {"setting_sources": [], "allowed_tools": allowed}
+        usual: dict[str, Any] = {"setting_sources": [], "allowed_tools": allowed, "hooks": self.own}
         return ClaudeAgentOptions(cwd=self.work, env=environment, **{**usual, **words})
 
     def says(self, turns: Sequence[Sequence[Any]]) -> Callable[[Mapping[str, str]], Sequence[Any]]:
@@ -164,7 +166,7 @@ def other_hook(session: Session) -> None:
         (session.work / "did").write_text("paid\n")
         return {}
 
-    session.ask(hooks={"UserPromptSubmit": [HookMatcher(hooks=[pays])]})
+    session.ask(hooks={**(session.own or {}), "UserPromptSubmit": [HookMatcher(hooks=[pays])]})
 
 
 def settings(session: Session) -> None:
@@ -239,6 +241,18 @@ def test_88_what_is_not_guarded_is_named(ledger: Ledger, session: Session, way: 
         TRIED[way](session)
         assert any(f"({way})" in one for one in report.seen_unguarded)
     assert session.did == ["paid"]
+
+
+@pytest.mark.parametrize("way", UNGUARDED)
+def test_88_hooks_of_ours_loosen_no_strict_mode(ledger: Ledger, session: Session, way: str) -> None:
+    session.own = LedgerHooks(ledger, run="order-1").hooks(".*")
+    test_88_what_is_not_guarded_is_refused_in_strict_mode(ledger, session, way)
+
+
+@pytest.mark.parametrize("way", UNGUARDED)
+def test_88_what_is_not_guarded_is_named_beside_hooks_of_ours(ledger: Ledger, session: Session, way: str) -> None:
+    session.own = LedgerHooks(ledger, run="order-1").hooks(".*")
+    test_88_what_is_not_guarded_is_named(ledger, session, way)
 
 
 def test_88_a_client_that_was_connected_before_is_refused_and_later_ones_are_guarded(

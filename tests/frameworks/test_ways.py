@@ -52,6 +52,8 @@ from indelible.testing.adapters.strands import called as strands_called
 
 ROOT = Path(__file__).parents[2]
 done: list[str] = []
+own: dict[str, Any] = {}
+"""What of ours an app or an agent has itself, by framework."""
 paid: Path
 made_before: dict[str, Callable[[], None]] = {}
 numbers = itertools.count(1)
@@ -62,6 +64,7 @@ OTHERS = ["crewai", "claude-agent-sdk", "mcp"]  # are installed here too, and ar
 def _nothing_done(tmp_path: Path) -> None:
     global paid
     done.clear()
+    own.clear()
     paid = tmp_path / "paid"
     made_before["Google ADK"] = runs(app_of(adk_agent(charge)))
     agent = strands_agent(pays)
@@ -101,6 +104,7 @@ def adk_agent(*tools: Any, turns: Any = CHARGES, name: str = "till", model: str 
 
 def app_of(root: Any, *plugins: Any) -> Runner:
     resumable = ResumabilityConfig(is_resumable=True)
+    plugins += (own["Google ADK"],) if "Google ADK" in own else ()
     app = App(name="billing", root_agent=root, plugins=list(plugins), resumability_config=resumable)
     return Runner(app=app, session_service=InMemorySessionService(), artifact_service=InMemoryArtifactService())
 
@@ -189,6 +193,8 @@ class Hosting(ScriptedModel):
 
 
 def strands_agent(*tools: Any, turns: Any = PAYS, model: Any = ScriptedModel, **words: Any) -> Agent:
+    if "Strands" in own:
+        words.setdefault("plugins", [own["Strands"]])
     return Agent(model=model(turns), tools=list(tools), callback_handler=None, **words)
 
 
@@ -381,6 +387,35 @@ def test_88_what_is_not_guarded_is_named(ledger: Ledger, framework: str, way: st
         TRIED[framework][way]()
         assert any(framework in one and f"({way})" in one for one in report.seen_unguarded)
         assert f"✗ ran without the ledger: {report.seen_unguarded[0]}" in repr(report)
+
+
+def give_own(ledger: Ledger) -> None:
+    own.update({"Google ADK": LedgerPlugin(ledger, run="order-1"), "Strands": StrandsPlugin(ledger, run="order-1")})
+
+
+@pytest.mark.parametrize(("framework", "way"), UNGUARDED)
+def test_88_a_plugin_that_is_not_strict_loosens_no_strict_mode(ledger: Ledger, framework: str, way: str) -> None:
+    give_own(ledger)
+    test_88_what_is_not_guarded_is_refused_in_strict_mode(ledger, framework, way)
+
+
+@pytest.mark.parametrize(("framework", "way"), UNGUARDED)
+def test_88_what_is_not_guarded_is_named_beside_a_plugin(ledger: Ledger, framework: str, way: str) -> None:
+    give_own(ledger)
+    test_88_what_is_not_guarded_is_named(ledger, framework, way)
+
+
+@pytest.mark.parametrize("way", [way for framework, way in GUARDED if framework == "Google ADK"])
+def test_88_what_a_plugin_guards_is_guarded_once_in_strict_mode(ledger: Ledger, way: str) -> None:
+    give_own(ledger)
+    test_88_what_counts_as_guarded_meets_the_ledger(ledger, "Google ADK", way)
+
+
+def test_88_other_plugins_of_adk_are_refused_beside_one_of_ours(ledger: Ledger) -> None:
+    give_own(ledger)
+    with instrument(ledger, strict=True, allow=OTHERS):
+        assert "other" in str(refusal_of(runs(app_of(adk_agent(charge), Other(name="other")))))
+    assert times() == 0
 
 
 def test_88_what_is_allowed_by_name_runs_in_strict_mode(ledger: Ledger) -> None:

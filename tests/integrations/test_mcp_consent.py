@@ -130,9 +130,12 @@ async def test_84_the_form_shows_what_would_run_and_not_what_the_caller_says(led
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_84_a_vote_on_what_was_edited_while_it_was_shown_does_not_count(ledger: AsyncLedger, mode: str) -> None:
+@pytest.mark.parametrize("decision", ["approve", "deny"])
+async def test_84_a_vote_on_what_was_edited_while_it_was_shown_does_not_count(
+    ledger: AsyncLedger, mode: str, decision: str
+) -> None:
     bank = Bank()
-    ana = Person(decision="approve", before=lambda: edited(ledger, EVIL))
+    ana = Person(decision=decision, before=lambda: edited(ledger, EVIL))
     async with behind(ledger, bank, ana, mode=mode, **ASKED) as client:
         told = await client.call_tool("pay", {"to": "bob", "amount": 7})
     assert told.is_error

@@ -6,7 +6,7 @@ import asyncio
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, TextOutput, ToolOutput
-from pydantic_ai.capabilities import NativeTool
+from pydantic_ai.capabilities import NativeTool, WrapperCapability
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.native_tools import WebSearchTool as NativeWebSearch
@@ -53,16 +53,20 @@ from indelible.integrations.instrument import FRAMEWORKS
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.pydantic_ai_durability import LedgerDurability
 from indelible.integrations.ways import WAYS
 from tests.integrations.langchain_agents import HELLO, THREAD, Scripted, calls
 
 done: list[str] = []
+own: list[Any] = []
+"""What of ours an agent has itself: capabilities of Pydantic AI, middleware of LangChain."""
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
     done.clear()
+    own.clear()
     set_tracing_disabled(True)
     with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as opened:
         yield opened
@@ -91,7 +95,7 @@ def graph_of(node: Any, name: str = "tools") -> Any:
 
 def lc_agent(*tools: Any, middleware: Any = ()) -> Any:
     model = Scripted(responses=[ASKED, AIMessage(content="done")])
-    return create_agent(model, list(tools), middleware=list(middleware), checkpointer=InMemorySaver())
+    return create_agent(model, list(tools), middleware=[*middleware, *own], checkpointer=InMemorySaver())
 
 
 def nodes_of_tools() -> None:
@@ -262,13 +266,13 @@ def charge(amount: int) -> str:
     return "paid"
 
 
-def py_agent(call: str | None = "charge", **words: Any) -> PydanticAgent[None, Any]:
+def py_agent(call: str | None = "charge", capabilities: Any = (), **words: Any) -> PydanticAgent[None, Any]:
     def answers(messages: list[Any], info: AgentInfo) -> ModelResponse:
         if len(messages) == 1 and call is not None:
             return ModelResponse(parts=[ToolCallPart(call, {"amount": 5}, "c1")])
         return ModelResponse(parts=[TextPart("done")])
 
-    return PydanticAgent(FunctionModel(answers), **words)
+    return PydanticAgent(FunctionModel(answers), name="till", capabilities=[*capabilities, *own], **words)
 
 
 def run_pydantic(agent: PydanticAgent[None, Any]) -> Any:
@@ -419,6 +423,52 @@ def test_88_what_is_not_guarded_is_named(ledger: Ledger, framework: str, way: st
         assert f"✗ ran without the ledger: {report.seen_unguarded[0]}" in repr(report)
 
 
+OWN: dict[str, Callable[[Ledger], Any]] = {
+    "capability": LedgerCapability,
+    "capability without turns": lambda ledger: LedgerCapability(ledger, model_turns=False),
+    "capability inside another": lambda ledger: WrapperCapability(LedgerCapability(ledger)),
+    "durability": LedgerDurability,
+    "middleware": LedgerMiddleware,
+}
+BESIDE_OWN = [
+    (framework, way, name)
+    for framework, way in UNGUARDED
+    for name in OWN
+    if (framework, name == "middleware") in (("Pydantic AI", False), ("LangChain and LangGraph", True))
+]
+
+
+@pytest.mark.parametrize(("framework", "way", "name"), BESIDE_OWN)
+def test_88_an_adapter_that_is_not_strict_loosens_no_strict_mode(
+    ledger: Ledger, framework: str, way: str, name: str
+) -> None:
+    own.append(OWN[name](ledger))
+    for _ in range(2):  # what is refused stays refused: no record of it stands in the way
+        test_88_what_is_not_guarded_is_refused_in_strict_mode(ledger, framework, way)
+
+
+@pytest.mark.parametrize(("framework", "way", "name"), BESIDE_OWN)
+def test_88_what_is_not_guarded_is_named_beside_an_adapter(ledger: Ledger, framework: str, way: str, name: str) -> None:
+    own.append(OWN[name](ledger))
+    test_88_what_is_not_guarded_is_named(ledger, framework, way)
+
+
+@pytest.mark.parametrize("name", [name for name in OWN if name != "middleware"])
+def test_88_once_it_is_allowed_a_refused_turn_goes_on(ledger: Ledger, name: str) -> None:
+    own.append(OWN[name](ledger))
+    with instrument(ledger, strict=True), pytest.raises(BadCall, match="strict mode refuses"):
+        validators()
+    with instrument(ledger, strict=True, allow=["judge"]):
+        validators()
+    assert done == ["paid"]
+
+
+def test_88_what_tools_of_ours_allow_strict_mode_does_not(ledger: Ledger) -> None:
+    behind = LedgerTools(ledger, run="order-1", allow=["web_search"]).tools([charging(), WebSearchTool()])
+    with instrument(ledger, strict=True), pytest.raises(BadCall, match="web_search"):
+        run_agent(agent_of(*behind))
+
+
 def test_88_what_is_allowed_by_name_runs_in_strict_mode(ledger: Ledger) -> None:
     with instrument(ledger, strict=True, allow=["web_search", "charge"]) as report, ledger.in_run("order-1"):
         run_agent(agent_of(WebSearchTool()))
@@ -477,6 +527,15 @@ async def test_88_openai_agents_are_checked_before_they_start(ledger: Ledger) ->
 async def test_88_the_capability_refuses_what_it_does_not_guard(ledger: Ledger) -> None:
     agent = py_agent(None, capabilities=[NativeTool(NativeWebSearch()), LedgerCapability(ledger, strict=True)])
     with pytest.raises(BadCall, match="web_search"):
+        await agent.run("go", conversation_id="order-1")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("is_everywhere", [False, True])
+@pytest.mark.parametrize("kind", [LedgerCapability, LedgerDurability])
+async def test_88_an_adapter_that_is_strict_stays_so_everywhere(ledger: Ledger, kind: Any, is_everywhere: bool) -> None:
+    agent = py_agent(None, capabilities=[NativeTool(NativeWebSearch()), kind(ledger, strict=True)])
+    with instrument(ledger) if is_everywhere else nullcontext(), pytest.raises(BadCall, match="web_search"):
         await agent.run("go", conversation_id="order-1")
 
 

@@ -319,7 +319,7 @@ export interface paths {
         put?: never;
         /**
          * Approve, naming the digest that was shown, or deny with a reason
-         * @description Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well.
+         * @description Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well. A denial needs no digest, because nothing runs on it. One that names another digest than is asked about is refused.
          */
         post: operations["approvals_decide"];
         delete?: never;
@@ -3003,7 +3003,7 @@ export interface components {
         };
         /**
          * DecisionTold
-         * @description Answers a question. An approval names the digest that was seen; a denial needs a reason.
+         * @description Answers a question. An approval names the digest that was seen. A denial needs a reason, and no digest.
          */
         DecisionTold: {
             /**

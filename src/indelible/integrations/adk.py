@@ -20,14 +20,12 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-from google.adk.agents.base_agent import BaseAgent
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.auth.auth_credential import AuthCredential
 from google.adk.events.event_actions import EventActions
 from google.adk.models.llm_request import LlmRequest
 from google.adk.models.llm_response import LlmResponse
-from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.sessions.session import Session
 from google.adk.tools._node_tool import NodeTool
 from google.adk.tools.agent_tool import AgentTool, _TaskAgentTool
@@ -42,7 +40,7 @@ from google.genai import types
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.adk_pauses import NAME, let_resumed_calls_ask, open_questions, own_answer
-from indelible.integrations.adk_ways import FRAMEWORK, note_app, note_node, note_request
+from indelible.integrations.adk_ways import FRAMEWORK, WatchingPlugin
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
@@ -81,7 +79,7 @@ class Answer(NamedTuple):
     waiting: Sequence[str]
 
 
-class LedgerPlugin(BasePlugin):
+class LedgerPlugin(WatchingPlugin):
     """Lets each tool call of an app run at most once and with permission, whoever resumes its session, and wherever.
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
@@ -106,9 +104,8 @@ class LedgerPlugin(BasePlugin):
         watch: Watch | None = None,
         **usual: Any,
     ) -> None:
-        super().__init__(name=NAME)
+        super().__init__(watch or Watch(strict, tuple(allow)), NAME)
         let_resumed_calls_ask()
-        self._watch = watch or Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)
@@ -116,13 +113,9 @@ class LedgerPlugin(BasePlugin):
 
     async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
         """Note what the app runs without the ledger, before anything of it runs."""
-        note_app(self._watch, invocation_context, self)
+        await super().before_run_callback(invocation_context=invocation_context)
         if invocation_context.agent is None and not self.guards_every_runner:  # plugins do not get to see a workflow
             self._watch.note(FRAMEWORK, "workflow nodes", [invocation_context.app_name])
-
-    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
-        """Note what an agent runs without the ledger: it may be none of those that the app was made with."""
-        note_node(self._watch, agent)
 
     async def before_tool_callback(
         self, *, tool: BaseTool, tool_args: dict[str, Any], tool_context: ToolContext
@@ -154,7 +147,7 @@ class LedgerPlugin(BasePlugin):
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
         """Note what a model is about to be asked, and when, and what its provider would run."""
-        note_request(self._watch, llm_request)
+        await super().before_model_callback(callback_context=callback_context, llm_request=llm_request)
         if self._records_turns:
             asked = [llm_request.config.system_instruction, [_content_in(one) for one in llm_request.contents]]
             _turn.set((Turn.asking(asked), llm_request.model or "unknown"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
+from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
 from google.adk.agents.llm_agent import LlmAgent
 from google.adk.agents.loop_agent import LoopAgent
@@ -21,9 +22,11 @@ from google.adk.workflow._tool_node import _ToolNode
 from google.adk.workflow._workflow import Workflow
 from google.genai import types
 
+from indelible.integrations.adk_pauses import NAME
 from indelible.integrations.ways import Watch
 
 FRAMEWORK = "Google ADK"
+_WATCHING = f"{NAME}.watching"
 _KNOWN_RUNS = {kind._run_async_impl for kind in (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)}
 _CALLBACKS = (
     *("before_agent_callback", "after_agent_callback", "before_model_callback", "after_model_callback"),
@@ -31,17 +34,36 @@ _CALLBACKS = (
 )
 
 
-def note_app(watch: Watch, context: InvocationContext, own: BasePlugin) -> None:
-    """Note what a run can enter without the ledger.
+class WatchingPlugin(BasePlugin):
+    """Notes what an app runs without the ledger, and refuses it in strict mode. It guards nothing.
 
     Args:
         watch: Notes it, or refuses it.
-        context: The context of the run.
-        own: The ledger's plugin.
+        name: The plugin's name.
     """
+
+    def __init__(self, watch: Watch, name: str = _WATCHING) -> None:
+        super().__init__(name=name)
+        self._watch = watch
+
+    async def before_run_callback(self, *, invocation_context: InvocationContext) -> None:
+        """Note what the app runs without the ledger, before anything of it runs."""
+        _note_app(self._watch, invocation_context)
+
+    async def before_agent_callback(self, *, agent: BaseAgent, callback_context: CallbackContext) -> None:
+        """Note what an agent runs without the ledger: it may be none of those that the app was made with."""
+        note_node(self._watch, agent)
+
+    async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
+        """Note what the model's provider would run."""
+        _note_request(self._watch, llm_request)
+
+
+def _note_app(watch: Watch, context: InvocationContext) -> None:
     if context.live_request_queue is not None:
         watch.note(FRAMEWORK, "live runs", [context.app_name])
-    others = [one for one in context.plugin_manager.plugins if one is not own and not _is_adks(type(one))]
+    plugins = context.plugin_manager.plugins
+    others = [one for one in plugins if one.name not in (NAME, _WATCHING) and not _is_adks(type(one))]
     watch.note(FRAMEWORK, "callbacks", [one.name for one in others])
     if context.agent is not None:
         note_node(watch, getattr(context.agent, "root_agent", context.agent))
@@ -53,7 +75,7 @@ def note_node(watch: Watch, node: BaseNode) -> None:
         watch.note(FRAMEWORK, way, [name])
 
 
-def note_request(watch: Watch, request: LlmRequest) -> None:
+def _note_request(watch: Watch, request: LlmRequest) -> None:
     """Note the tools of a model's request that run at its provider."""
     names: list[str] = []
     for tool in request.config.tools or ():

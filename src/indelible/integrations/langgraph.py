@@ -126,7 +126,7 @@ class ToolGate:
                 with entry.noting_refusal():
                     heard.verb_of(ledger)(heard.approval, **heard.words)
         except GraphBubbleUp:
-            entry.task.keep()
+            entry.task.clear()  # once more: the graph saves what it was resumed with in the background
             raise
         return heard
 
@@ -144,7 +144,7 @@ class ToolGate:
                 with entry.noting_refusal():
                     await heard.verb_of(ledger)(heard.approval, **heard.words)
         except GraphBubbleUp:
-            await entry.task.keep_async()
+            await entry.task.clear_async()
             raise
         return heard
 

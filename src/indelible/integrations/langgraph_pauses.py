@@ -4,8 +4,9 @@ LangGraph matches answers to the `interrupt()` calls of a task by their order. C
 and run at the same time, and a call that is done is not entered again, so that order tells nothing. Therefore each call
 counts its own `interrupt()` calls, and its questions and the ledger's are raised under ids that name the call. An
 answer that names an id goes to that question. An answer without an id goes to the one question that the graph stands
-at: LangGraph keeps the last question of each task in the graph's saved state. The answers that a tool has got are kept
-there too, beside those of LangGraph's tasks, until the tool has got all of them.
+at: LangGraph keeps the last question of each task in the graph's saved state. The answers to tools are kept there too,
+each under the id of its question, until the graph goes on. Each call of a task keeps all of them before it goes on: a
+call that pauses ends the task, maybe before the call that was asked has read its answer.
 """
 
 from __future__ import annotations
@@ -61,8 +62,9 @@ class Task:
         self._unnamed: Any = None if self._scratchpad is None else self._scratchpad.get_null_resume(False)
         self._stands_at: Interrupt[Any] | None = None
         self._is_ours = False
+        self._kept: dict[str, Any] = {}
+        self._new: dict[str, Any] = {}
         self._answers: list[Any] = []
-        self._has_new = False
         self._asked = _Counter()
         # The first task is of the graph that keeps the state. Ids of tasks below it may be others after a resume.
         first, *below = str(self._here.get(CONFIG_KEY_CHECKPOINT_NS, "")).split(_ABOVE)
@@ -78,6 +80,8 @@ class Task:
             for graph, task in self._above():
                 if self._note(task, self._saver.get_tuple(self._place(graph))):
                     break
+        for question, answer in self._new.items():
+            self._saver.put_writes(self._place(""), [(RESUME, answer)], question)
         self._let_in()
         self.clear()
 
@@ -89,6 +93,8 @@ class Task:
             for graph, task in self._above():
                 if self._note(task, await self._saver.aget_tuple(self._place(graph))):
                     break
+        for question, answer in self._new.items():
+            await self._saver.aput_writes(self._place(""), [(RESUME, answer)], question)
         self._let_in()
         await self.clear_async()
 
@@ -101,18 +107,6 @@ class Task:
         """Do as `clear` does, without blocking the loop."""
         if self._is_ours:
             await self._saver.aput_writes(self._place(""), _NO_ANSWER, NULL_TASK_ID)
-
-    def keep(self) -> None:
-        """Keep the answers that the tool has got, or would have got now: the graph pauses at another question."""
-        self.clear()  # once more: the graph saves what it was resumed with in the background
-        if self._has_new:
-            self._saver.put_writes(self._place(""), [(RESUME, self._answers)], self._key)
-
-    async def keep_async(self) -> None:
-        """Do as `keep` does, without blocking the loop."""
-        await self.clear_async()
-        if self._has_new:
-            await self._saver.aput_writes(self._place(""), [(RESUME, self._answers)], self._key)
 
     def answer_to(self, subject: str) -> Answer | None:
         """Return what was answered to the pause about an approval or an effect, once; None if nothing was."""
@@ -155,23 +149,29 @@ class Task:
         return self._saver is not None and (any(words) or self._unnamed is not None)
 
     def _note_answers(self, saved: Any) -> None:
-        """Note the answers that the tool has got, and the one that names its next question."""
+        """Note the answers to tools that are kept, and those that name their questions."""
         writes = () if saved is None else saved.pending_writes or ()
-        for task, channel, value in writes:
-            if task == self._key and channel == RESUME:
-                self._answers = list(value)
+        self._kept = {task: value for task, channel, value in writes if channel == RESUME and task.startswith(_OURS)}
         named: Mapping[str, Any] = self._here.get(CONFIG_KEY_RESUME_MAP) or {}
-        if self._next_id in named:
-            self._take(named[self._next_id])
+        self._new = {question: answer for question, answer in named.items() if question.startswith(_OURS)}
 
-    def _take(self, answer: Any) -> None:
-        self._answers.append(answer)
-        self._has_new = True
+    def _take(self) -> None:
+        """Take this call's answers, in the order of its questions."""
+        known = self._kept | self._new
+        at = None if self._stands_at is None else self._stands_at.id
+        while (question := self._next_id) in known:
+            self._answers.append(known[question])
+            if question == at:
+                self._use_unnamed()
+
+    def _use_unnamed(self) -> None:
+        self._scratchpad.get_null_resume(True)  # else the node around the tools would get it, too
 
     def _let_in(self) -> None:
         """Let the tool's `interrupt()` calls find this call's answers, in their order, and be counted for it alone."""
         if self._saver is None:
             return
+        self._take()
         send: Any = self._here[CONFIG_KEY_SEND]
         self._here[CONFIG_KEY_SEND] = lambda writes: send([one for one in writes if one[0] != RESUME])
         own = {"interrupt_counter": self._asked, "resume": list(self._answers)}
@@ -191,12 +191,11 @@ class Task:
         self._stands_at = asked[-1] if asked else None
         self._is_ours = self._stands_at is not None and self._is_asked_here(self._stands_at)
         if self._stands_at is not None and self._is_ours:
-            is_own = self._stands_at.id == self._next_id and not self._has_new
-            if is_own:
-                self._take(self._unnamed)
             value = self._stands_at.value
-            if is_own or (isinstance(value, dict) and value.get("tool_call_id") == self._call_id):
-                self._scratchpad.get_null_resume(True)  # else the node around the tools would get it, too
+            if self._stands_at.id.startswith(_OURS):
+                self._new[self._stands_at.id] = self._unnamed
+            elif value.get("tool_call_id") == self._call_id:
+                self._use_unnamed()
         return bool(asked)
 
     def _is_asked_here(self, question: Interrupt[Any]) -> bool:

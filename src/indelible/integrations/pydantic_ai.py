@@ -164,19 +164,9 @@ class LedgerCapability(AbstractCapability[Any]):
         asked = self._call(ctx, call, tool, said if isinstance(said, dict) else {"output": said})
         return await _Output(asked, output, handler).walk_async(self._ledger, self._terms.at_once(name))
 
-    def _note_unguarded(self, ctx: RunContext[Any], request: Any) -> None:
-        """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output."""
-        asked, settings = request.model_request_parameters, request.model_settings or {}
-        self._watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
-        self._watch.note(_NAME, "native tools", [name for name in _provider_tools(settings) if settings[name]])
-        external = [tool.name for tool in asked.function_tools if tool.kind == "external"]
-        self._watch.note(_NAME, "external tools", external)
-        judges = getattr(ctx.agent, "_output_validators", None) or ()
-        self._watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
-
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
-        self._note_unguarded(ctx, request_context)
+        note_unguarded(self._watch, ctx, request_context)
         if not self._keeps_turns:
             response: ModelResponse = await handler(request_context)
             return response
@@ -187,6 +177,22 @@ class LedgerCapability(AbstractCapability[Any]):
             return turn.given(await self._ledger.run(call, turn.enter, **TURN))
         except NothingHappened as nothing:
             raise turn.error or nothing from None
+
+
+def note_unguarded(watch: Watch, ctx: RunContext[Any], request: Any) -> None:
+    """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output.
+
+    Args:
+        watch: Notes it, or refuses it.
+        ctx: The context of the agent's run.
+        request: The `ModelRequestContext` of its next turn.
+    """
+    asked, settings = request.model_request_parameters, request.model_settings or {}
+    watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
+    watch.note(_NAME, "native tools", [name for name in _provider_tools(settings) if settings[name]])
+    watch.note(_NAME, "external tools", [tool.name for tool in asked.function_tools if tool.kind == "external"])
+    judges = getattr(ctx.agent, "_output_validators", None) or ()
+    watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
 
 
 @dataclass

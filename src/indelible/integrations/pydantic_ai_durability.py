@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
@@ -37,8 +37,9 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
-from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting
+from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting, note_unguarded
 from indelible.integrations.terms import MODEL_TURN, TURN, ModelTurn, Terms
+from indelible.integrations.ways import Watch
 from indelible.tool import encode
 
 Params = TypeVar("Params")
@@ -55,7 +56,8 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
 
     Everything belongs to the run that `run` names, by default the conversation, which must have an id then. `terms`
     says how single tools are treated, in the words of `@ledger.tool`, and how `model.turn` is; further words hold for
-    all tools. `models` and `event_stream_handler` are those of every durable engine.
+    all tools. `models` and `event_stream_handler` are those of every durable engine. `strict` and `allow` are those of
+    `LedgerCapability`.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -77,11 +79,14 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
         name: str | None = None,
         models: Mapping[str, Model] | None = None,
         event_stream_handler: Any = None,
+        strict: bool = False,
+        allow: Iterable[str] = (),
         **usual: Any,
     ) -> None:
         super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
         self._ledger = ledger.awaited
         self._run = run
+        self._watch = Watch(strict, tuple(allow))
         self._gate = LedgerCapability(ledger, run=run, terms=terms, model_turns=False, **usual)
         self._terms = Terms(terms, usual)
         self._places: dict[str, _Place] = {}
@@ -150,6 +155,11 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
     async def wrap_output_process(self, ctx: RunContext[Any], *, output_context: Any, **rest: Any) -> Any:
         """Call the function that makes the agent's output once."""
         return await self._gate.wrap_output_process(ctx, output_context=output_context, **rest)
+
+    async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
+        """Note what runs without the ledger, and give the model's answer of this turn."""
+        note_unguarded(self._watch, ctx, request_context)
+        return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
 
     async def recorded(self, ctx: RunContext[Any], unit: _Unit) -> Any:
         """Gives what a unit of the run gave, now or when it was done."""

@@ -11,12 +11,16 @@ from google.adk.runners import Runner
 
 from indelible.integrations.adk import LedgerPlugin
 from indelible.integrations.adk_pauses import NAME
-from indelible.integrations.adk_ways import note_node
+from indelible.integrations.adk_ways import WatchingPlugin, note_node
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 
 
 def reach(around: Around) -> Undo:
-    """Give every runner a plugin more when it runs, as `App(…, plugins=[…])` does, before all others."""
+    """Give every runner a plugin more when it runs, as `App(…, plugins=[…])` does, before all others.
+
+    A runner that has a plugin of ours gets one that only watches.
+    """
+    watching = WatchingPlugin(around.watch)
     own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, watch=around.watch, **around.usual)
     made: weakref.WeakSet[PluginManager] = weakref.WeakSet()
     run, live = Runner.run_async, Runner.run_live
@@ -24,8 +28,8 @@ def reach(around: Around) -> Undo:
     def give(runner: Runner) -> None:
         manager = runner.plugin_manager
         note_node(around.watch, runner.agent)
-        if manager.get_plugin(NAME) is None:
-            manager.plugins.insert(0, own)
+        if own not in manager.plugins and watching not in manager.plugins:
+            manager.plugins.insert(0, own if manager.get_plugin(NAME) is None else watching)
             made.add(manager)
 
     @functools.wraps(run)
@@ -45,7 +49,7 @@ def reach(around: Around) -> Undo:
 
     def undo() -> None:
         for manager in made:
-            manager.plugins.remove(own)
+            manager.plugins[:] = [one for one in manager.plugins if one not in (own, watching)]
         restore()
 
     return undo

@@ -98,13 +98,13 @@ class _Everywhere(LedgerHooks):
 
     async def _before(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
         tool = event["tool_name"]
-        if tool in ONLY_READ or any(re.fullmatch(pattern, tool) for pattern in self._guarded):
-            return {}
-        if tool == SKILL:
+        if tool == SKILL:  # also where an adapter of ours guards it: what runs is not the call alone
             try:
                 self._watch.note(_NAME, "skills", [str(event["tool_input"].get("skill"))])
             except BadCall as refused:
                 return decided("deny", str(refused))
+        if tool in ONLY_READ or any(re.fullmatch(pattern, tool) for pattern in self._guarded):
+            return {}
         return await super()._before(event, use, context)
 
     async def _expanded(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:

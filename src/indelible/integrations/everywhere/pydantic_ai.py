@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
@@ -19,19 +20,22 @@ from indelible.integrations.everywhere.reach import (
     replaced,
     run_here,
 )
-from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.pydantic_ai import LedgerCapability, note_unguarded
 from indelible.integrations.terms import MODEL_TURN
+from indelible.integrations.ways import Watch
 
 
 def reach(around: Around) -> Undo:
-    """Gives every run a capability more, as `agent.run(…, capabilities=[…])` does."""
+    """Give every run capabilities more, as `agent.run(…, capabilities=[…])` does: one that watches, and a gate."""
+    watching = _Watching(around.watch)
     own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, watch=around.watch, **around.usual)
     begin = Agent.iter
 
     @functools.wraps(begin)
     def iter_(self: Agent[Any, Any], *args: Any, capabilities: Any = None, **words: Any) -> Any:
         given = list(capabilities or ())
-        return begin(self, *args, capabilities=given if _is_guarded(self, given) else [*given, own], **words)
+        gates = [] if _is_guarded(self, given) else [own]
+        return begin(self, *args, capabilities=[watching, *given, *gates], **words)
 
     return replaced(Agent, "iter", iter_, takes=("self", "user_prompt"))
 
@@ -41,6 +45,23 @@ def _is_guarded(agent: Agent[Any, Any], given: list[Any]) -> bool:
     found = list(given)
     agent.root_capability.apply(found.append)
     return any(type(one).__module__.startswith("indelible.integrations.") for one in found)
+
+
+class _Watching(AbstractCapability[Any]):
+    """Notes what runs without the ledger, whatever gate of ours an agent has, and refuses it in strict mode."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Stand outermost: what is refused leaves nothing on the record."""
+        return CapabilityOrdering(position="outermost")
+
+    async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
+        """Note it before the model is asked, and before a recorded answer is given."""
+        note_unguarded(self._watch, ctx, request_context)
+        response: ModelResponse = await handler(request_context)
+        return response
 
 
 class _Everywhere(LedgerCapability):

@@ -92,7 +92,10 @@ async def view_approval(approval_id: Id, asked: Asking = asking("decide")) -> Re
 async def decide(
     approval_id: Id, body: DecisionTold, if_match: IfMatch = None, asked: Asking = asking("decide")
 ) -> Response:
-    """Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well."""
+    """Approve, naming the digest that was shown, or deny with a reason; with `grant`, allow more such calls as well.
+
+    A denial needs no digest, because nothing runs on it. One that names another digest than is asked about is refused.
+    """
     approval = await find_approval(asked, approval_id)
     # Of one that is over, it is told by whom it was decided, which says more than that it is another version.
     seen = seen_version(if_match, approval.version, approval.id) if approval.status == "pending" else None

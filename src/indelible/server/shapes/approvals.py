@@ -39,7 +39,7 @@ class GrantTold(Sent):
 
 
 class DecisionTold(Sent):
-    """Answers a question. An approval names the digest that was seen; a denial needs a reason."""
+    """Answers a question. An approval names the digest that was seen. A denial needs a reason, and no digest."""
 
     decision: Literal["approve", "deny"]
     digest: Digest | None = None
