@@ -213,7 +213,7 @@ def _is_covered(command: Open, effect: Effect, approval: Approval, sheets: Sheet
 
 
 def _is_edit_read(edit: EditRead, effect: Effect) -> bool:
-    """Say whether the caller read the effect as it is now. The verdict is about what was read, so it is not believed."""
+    """Say whether the caller read the effect as it is now; if not, its verdict is about other arguments."""
     return edit.version == effect.version and (not edit.is_exact or edit.args_json == effect.args_json)
 
 
