@@ -180,7 +180,7 @@ def _where(effect: Effect | None, approval: Approval | None, now: datetime) -> A
     is_edited = approval is not None and approval.edited_by is not None
     kind = (effect.on_crash, effect.side_effect)
     is_kept = effect.status == "in_doubt" and effect.lease_until is not None and now < effect.lease_until
-    about = (effect.status, min(effect.attempt, 1), kind, effect.charges_json is None, effect.doubted is None, is_kept)
+    about = (effect.status, min(effect.attempt, 1), kind, effect.charges_json is None, is_kept)
     return about, asked, effect.is_abandoned(now), is_edited, effect.args_json == ARGS, effect.digest == DIGEST
 
 
