@@ -9,7 +9,6 @@ from typing import Any
 from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.tiles import WIDTH, entries_path, tile_path, tiles_of
 from indelible.core.values.canonical import parse_strict
-from indelible.core.verifying.bodies import is_instant
 from indelible.core.verifying.findings import Caught
 from indelible.errors import BadCall
 
@@ -54,7 +53,6 @@ def read_manifest(data: bytes) -> dict[str, Any]:
         and all(type(content[name]) is int and content[name] >= 0 for name in _NUMBERS)
         and (type(run) is str) == (content["kind"] == "run")
         and (run is None or type(run) is str)
-        and is_instant(content["made_at"])
         and type(keys) is list
         and all(type(key) is str for key in keys)
     )

@@ -34,7 +34,7 @@ def _names_payloads(one: Any) -> bool:
 
 
 def _is_written_right(name: str, value: bytes) -> bool:
-    """Say whether a value is the one text of what it tells; a key is a hash, and the name of a side effect bare text."""
+    """Say whether a value is written in its one way; a key is a hash, and the name of a side effect bare text."""
     if name == "key":
         return len(value) == KEY_BYTES
     if name == "side_effect_key":
