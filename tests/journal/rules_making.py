@@ -1,4 +1,4 @@
-"""Writes the core's rules for verifiers in other languages: `python -m tests.journal.rules_making`; a test keeps them so."""
+"""Writes the core's rules for verifiers in other languages: `python -m tests.journal.rules_making`. A test compares."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from indelible.core.verifying.trust import JOURNAL_MEMBERS
 
 ROOT = Path(__file__).parents[2]
 WHERE = ROOT / "dashboard/src/record/rules.json"
+PAGE = ROOT / "docs/reference/events.md"
 
 
 def always_and_sometimes(move: Move) -> tuple[list[str], list[str]]:
@@ -91,5 +92,44 @@ def text() -> str:
     return json.dumps(rules(), indent=1, sort_keys=True) + "\n"
 
 
+def move_table() -> str:
+    """Return the moves as the reference shows them."""
+    lines = [
+        "| before | event | after | commits to | may commit to | attempt | only |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (before, type_, after), move in MOVES.items():
+        always, more = always_and_sometimes(move)
+        only = ["not `hold`, unless `again`"] * move.only_retry + ["`none`, `read`"] * move.only_harmless
+        attempt = "as it was there" if type_ == ADOPTED else "+1" if move.adds else "same"
+        cells = [f"`{before}`" if before else "–", f"`{type_}`", f"`{after}`", _coded(always), _coded(more), attempt]
+        lines.append(f"| {' | '.join([*cells, '; '.join(only)])} |")
+    return "\n".join(lines) + "\n"
+
+
+def question_table() -> str:
+    """Return what becomes of the question about an effect as the reference shows it."""
+    lines = ["| event with `approval` | the question before | after |", "|---|---|---|"]
+    for type_, (befores, after) in QUESTIONS.items():
+        lines.append(f"| `{type_}` | {_coded(sorted(one or 'nobody was asked' for one in befores))} | `{after}` |")
+    return "\n".join(lines) + "\n"
+
+
+def _coded(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def page_with(page: str) -> str:
+    """Put both tables in their places in the reference."""
+    for name, table in (("moves", move_table()), ("questions", question_table())):
+        above, mark, rest = page.partition(f"<!-- {name} -->\n")
+        _, end, below = rest.partition(f"<!-- /{name} -->\n")
+        assert mark, f"the page has a place for {name}"
+        assert end, f"the place for {name} has an end"
+        page = above + mark + table + end + below
+    return page
+
+
 if __name__ == "__main__":
     WHERE.write_text(text(), encoding="utf-8")
+    PAGE.write_text(page_with(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -48,6 +48,6 @@ export function isWeak(raw: Bytes): boolean {
 
 /** Says whether a signature is this key's over a message. */
 export async function verifies(raw: Bytes, signature: Bytes, message: Bytes): Promise<boolean> {
-  const key = await crypto.subtle.importKey('raw', raw, { name: 'Ed25519' }, false, ['verify'])
-  return signature.length === 64 && (await crypto.subtle.verify({ name: 'Ed25519' }, key, signature, message))
+  const key = await crypto.subtle.importKey('raw', raw, 'Ed25519', false, ['verify'])
+  return signature.length === 64 && (await crypto.subtle.verify('Ed25519', key, signature, message))
 }

@@ -65,3 +65,20 @@ export async function isSignedBy(note: Note, key: Key): Promise<boolean> {
   }
   return claimed.length > 0
 }
+
+/** Says whether a journal is this tenant's: its origin is the ledger's name, a slash, and the tenant as in an address. */
+export function isOfTenant(origin: string, tenant: string): boolean {
+  try {
+    return decodeURIComponent(origin.slice(origin.indexOf('/') + 1)) === tenant && origin.includes('/')
+  } catch {
+    return false
+  }
+}
+
+/** Throws `Caught` unless a head is of this key's journal and carries its signature. */
+export async function checkSignedBy(note: Note, key: Key): Promise<Head> {
+  const head = parseHead(note.text)
+  if (head.origin !== key.name) throw new Caught('it is a head of another journal than the key that this browser trusts')
+  if (!(await isSignedBy(note, key))) throw new Caught('it is not signed by the key that this browser trusts')
+  return head
+}

@@ -245,4 +245,4 @@ export async function verdictOf(text: string, vkeys: readonly string[]): Promise
   return state === 'signed' ? 'verified' : state === 'cannot' || state === 'unreadable' ? 'cannot_tell' : 'tampered'
 }
 
-export { toHex as hexOf } from './bytes'
+export { textOf, toHex } from './bytes'
