@@ -48,8 +48,23 @@ def record_in(page: str) -> dict[str, Any]:
 
 
 def with_record(page: str, record: object) -> str:
-    text = record if isinstance(record, str) else json.dumps(record).replace("<", "\\u003c")
+    text = record if isinstance(record, str) else _written(record)
     return _BLOCK.sub(lambda _: text, page)
+
+
+def _written(record: Any) -> str:
+    """Writes a record as a report does; what is none, as JSON."""
+    if not isinstance(record, dict) or record.keys() != {"events", "head", "manifest"}:
+        return _json(record)
+    if not isinstance(record["events"], list):
+        return _json(record)
+    events = ",".join(f"\n{_json(event)}" for event in record["events"])
+    return f'{{"events":[{events}\n],"head":{_json(record["head"])},"manifest":{_json(record["manifest"])}}}\n'
+
+
+def _json(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 class Reader:

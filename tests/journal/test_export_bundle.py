@@ -25,9 +25,10 @@ from indelible.core.journal.merkle import root_of
 from indelible.core.journal.notes import parse_head, parse_note, parse_vkey
 from indelible.errors import BadCall, JournalError
 from indelible.journal.evidence.verification import verify
-from indelible.journal.exports import bundle, standalone_verify
+from indelible.journal.exports import bundle
 from indelible.journal.exports.exporting import Exported, export
 from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection
+from indelible.journal.exports.standalone import standalone_verifier
 from tests.journal.decided import decide
 from tests.journal.driven import drive
 from tests.journal.exported import bodies_in, call, check_bundle, files_of, key_of, lines_of, store_of, work
@@ -62,7 +63,7 @@ def test_a_journal_is_laid_out_in_tiles_up_to_its_head(ledger: Ledger, tmp_path:
     assert (manifest["kind"], manifest["run"], manifest["withheld"]) == ("journal", None, 0)
     assert manifest["format"] == "indelible/bundle/v1"
     assert parse_note(files["checkpoint"]).signed_by(parse_vkey(manifest["keys"][0]))
-    assert files["verify.py"] == Path(standalone_verify.__file__).read_bytes()
+    assert files["verify.py"] == standalone_verifier()
     assert files["README.txt"].count(b"\n") == 5
 
 

@@ -135,7 +135,7 @@ def test_a_journal_that_was_set_back_is_caught_by_a_kept_head(made: Path, key: s
     """Shows the lines up to the older head as if they were all; its signature is genuine."""
     old = (made / "old_head").read_text()
     lines = (made / "lines.ndjson").read_bytes().splitlines(keepends=True)[: int(old.split("\n")[1])]
-    last = json.dumps({"head": old}, ensure_ascii=False, separators=(",", ":")).encode()
+    last = json.dumps({"head": old, "withheld": 2}, ensure_ascii=False, separators=(",", ":")).encode()
     (tmp_path / "old").write_bytes(b"".join(lines) + last + b"\n")
     alone = verify(tmp_path / "old", [key])
     assert (alone.verdict, alone.ruled_out["truncate_before"]) == ("verified", alone.grounds >= {"fresh"})

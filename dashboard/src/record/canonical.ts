@@ -14,8 +14,68 @@ export function canonical(value: unknown): string {
 export function readCanonical(text: string): { readonly value: unknown } | null {
   try {
     const value: unknown = JSON.parse(text)
-    return canonical(value) === text ? { value } : null
+    const isOne = canonical(value) === text && !/\\u[dD]/.test(text) // half of a letter is none
+    return isOne ? { value } : null
   } catch {
     return null
   }
+}
+
+const DATE = '(?!0000)(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)'
+const CLOCK = '(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]'
+const FRACTION = '(?:\\.(?!000000)[0-9]{6})?'
+
+/** Is a moment that exists, as events write it. */
+export const INSTANT = new RegExp(`^${DATE}T${CLOCK}\\.[0-9]{6}Z$`)
+
+const BASE64 = '(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?'
+// What JSON cannot say is an object with one tag, and a text that has one form.
+const TAGS: Readonly<Record<string, (text: string) => boolean>> = {
+  $int: (text) => /^-?[1-9][0-9]{15,4299}$/.test(text) && BigInt(text) ** 2n > BigInt(Number.MAX_SAFE_INTEGER) ** 2n,
+  $decimal: isDecimal,
+  $datetime: (text) => new RegExp(`^${DATE}T${CLOCK}${FRACTION}Z?$`).test(text),
+  $date: (text) => new RegExp(`^${DATE}$`).test(text),
+  $time: (text) => new RegExp(`^${CLOCK}${FRACTION}$`).test(text),
+  $duration: (text) => /^(?:0|-?[1-9][0-9]{0,19})$/.test(text) && isDuration(BigInt(text)),
+  $uuid: (text) => /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text),
+  $bytes: (text) => new RegExp(`^${BASE64}$`).test(text),
+  $redacted: (text) => /^[0-9a-f]{64}$/.test(text),
+  $encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && text.startsWith('AQ') === atob(text).startsWith('\x01') && atob(text).length >= 53 && atob(text).startsWith('\x01'),
+}
+
+function isDuration(microseconds: bigint): boolean {
+  const day = 86_400_000_000n
+  return microseconds >= -999_999_999n * day && microseconds < 1_000_000_000n * day
+}
+
+/** Decimals have no zeros at their end, and an exponent only to save more than 20 zeros. */
+function isDecimal(text: string): boolean {
+  if (text === '0') return true
+  const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]*)$/.exec(text)
+  if (scientific) {
+    const digits = 1 + (scientific[2]?.length ?? 0)
+    const point = Number(`${scientific[3]}${scientific[4]}`) + 1
+    return point - digits > 20 || point < -20
+  }
+  if (/^-?[1-9][0-9]*$/.test(text)) return /^-?[0-9]*?[1-9]0{0,20}$/.test(text)
+  return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text)
+}
+
+const MOST_DEEP = 64
+
+/** Says whether a value that an event commits to is written in its one way: plain JSON, and tags for what it cannot say. */
+export function isRecorded(text: string): boolean {
+  const read = readCanonical(text)
+  return read !== null && isForm(read.value, MOST_DEEP)
+}
+
+function isForm(value: unknown, levels: number): boolean {
+  if (typeof value === 'number') return Number.isFinite(value)
+  if (typeof value !== 'object' || value === null) return true
+  if (levels === 0) return false
+  if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1))
+  const members = Object.entries(value)
+  const [first] = members
+  if (members.length === 1 && first && Object.hasOwn(TAGS, first[0])) return typeof first[1] === 'string' && TAGS[first[0]]!(first[1])
+  return members.every(([name, one]) => (!name.startsWith('$') || name.startsWith('$$')) && isForm(one, levels - 1))
 }

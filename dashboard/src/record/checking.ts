@@ -3,7 +3,7 @@
 import { useSyncExternalStore } from 'react'
 import { api, HOME, Problem, told } from '../api/client'
 import { toBase64, type Bytes } from './bytes'
-import { parseHead, parseKey, parseNote, type Head } from './notes'
+import { isOfTenant, parseHead, parseKey, parseNote, type Head } from './notes'
 import { remember, remembered, type Pinned } from './pinned'
 import { Verifier, WIDTH, type Flaw, type Source } from './verify'
 
@@ -61,6 +61,8 @@ async function run(isAsked: boolean): Promise<void> {
   const head = parseHead(note.text)
   if (isAsked) verifier = null // from the first entry, for whoever wants to know
   if (!verifier && !isAsked && head.size > AUTOMATIC) return become({ is: 'large', size: head.size })
+  const { tenant } = await told(api.GET('/v1/me'))
+  if (!isOfTenant(head.origin, tenant)) return become({ is: 'tampered', head, flaw: { what: 'the server shows the journal of another tenant', expected: tenant, found: head.origin } })
   const found = await trusted(head.origin)
   if ('vkey' in found.pinned && found.other) return become({ is: 'other-key', vkey: found.other, pinned: found.pinned })
   verifier ??= new Verifier([await parseKey(found.pinned.vkey)], tiles, found.pinned.seen)

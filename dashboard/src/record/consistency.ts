@@ -1,9 +1,9 @@
 /** Proves here that one signed head of the journal continues another: nothing before it was changed, only more was added. */
 
 import { api, told } from '../api/client'
-import { fromBase64, same, type Bytes } from './bytes'
+import { Caught, fromBase64, same, type Bytes } from './bytes'
 import { nodeHash } from './merkle'
-import { isSignedBy, parseHead, parseKey, parseNote } from './notes'
+import { checkSignedBy, parseKey, parseNote, type Head } from './notes'
 
 /** Says whether a tree of `old` leaves is the beginning of one of `size` leaves (RFC 9162, 2.1.4.2). */
 export async function continues(old: number, size: number, oldRoot: Bytes, root: Bytes, proof: readonly Bytes[]): Promise<boolean> {
@@ -33,9 +33,14 @@ export type Continued = { readonly holds: boolean; readonly says: string }
 export async function compareHeads(oneNote: string, otherNote: string, vkey: string): Promise<Continued> {
   const key = await parseKey(vkey)
   const notes = [oneNote, otherNote].map((text) => parseNote(`${text.trim()}\n`))
-  for (const note of notes) if (!(await isSignedBy(note, key))) return { holds: false, says: 'One of the heads is not signed by the key that this browser trusts.' }
-  const [old, newer] = notes.map((note) => parseHead(note.text)).sort((one, other) => one.size - other.size) as [ReturnType<typeof parseHead>, ReturnType<typeof parseHead>]
-  if (old.origin !== newer.origin) return { holds: false, says: 'They are heads of two journals.' }
+  const heads: Head[] = []
+  try {
+    for (const note of notes) heads.push(await checkSignedBy(note, key))
+  } catch (problem) {
+    if (problem instanceof Caught) return { holds: false, says: `One of the heads does not count: ${problem.message}.` }
+    throw problem
+  }
+  const [old, newer] = heads.sort((one, other) => one.size - other.size) as [Head, Head]
   const { proof } = await told(api.GET('/v1/journal/consistency', { params: { query: { old: old.size, new: newer.size } } }))
   const holds = await continues(old.size, newer.size, old.root, newer.root, proof.map(fromBase64))
   const [small, large] = [old.size.toLocaleString('en'), newer.size.toLocaleString('en')]

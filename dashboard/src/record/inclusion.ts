@@ -1,9 +1,10 @@
 /** Proves here that one event is in the journal that was signed. */
 
 import { api, told } from '../api/client'
-import { fromBase64, same, toHex } from './bytes'
+import { readBody } from './bodies'
+import { Caught, fromBase64, same, toHex } from './bytes'
 import { leafHash, rootByInclusion } from './merkle'
-import { isSignedBy, parseHead, parseKey, parseNote } from './notes'
+import { checkSignedBy, parseHead, parseKey, parseNote } from './notes'
 import { remembered } from './pinned'
 
 /** `isFirst` says that this browser knows no key of the journal yet, and took the one that the server names. */
@@ -19,7 +20,14 @@ export async function proveIncluded(runId: string, seq: number, hash: string): P
   const head = parseHead(signed.text)
   const pinned = remembered(head.origin)
   const vkey = pinned?.vkey ?? (await namedKey())
-  if (!vkey || !(await isSignedBy(signed, await parseKey(vkey)))) return { holds: false, why: 'its head is not signed by the key this browser trusts' }
+  try {
+    if (!vkey) throw new Caught('the server names no key of this journal')
+    await checkSignedBy(signed, await parseKey(vkey))
+    if (readBody(fromBase64(proof.entry)).log !== head.origin) throw new Caught('the event belongs to another journal')
+  } catch (problem) {
+    if (problem instanceof Caught) return { holds: false, why: problem.message }
+    throw problem
+  }
   if (!root || head.size !== proof.size || !same(root, head.root)) return { holds: false, why: 'the proof does not lead to what was signed' }
   return { holds: true, size: proof.size, isFirst: !pinned }
 }

@@ -40,16 +40,16 @@ export class GrowingTree {
 }
 
 /** Computes the root that a proof of inclusion leads to (RFC 9162, 2.1.3.2); null when the proof has a wrong length. */
-export async function rootByInclusion(leaf: Bytes, index: number, size: number, proof: Bytes[]): Promise<Bytes | null> {
+export async function rootByInclusion(leaf: Bytes, index: number, size: number, proof: readonly Bytes[], hashed = nodeHash): Promise<Bytes | null> {
   if (index >= size) return null
   let [place, last, root] = [index, size - 1, leaf]
   for (const sibling of proof) {
     if (last === 0) return null
     if (place % 2 === 1 || place === last) {
-      root = await nodeHash(sibling, root)
+      root = await hashed(sibling, root)
       while (place % 2 === 0 && place !== 0) [place, last] = [Math.floor(place / 2), Math.floor(last / 2)]
     } else {
-      root = await nodeHash(root, sibling)
+      root = await hashed(root, sibling)
     }
     ;[place, last] = [Math.floor(place / 2), Math.floor(last / 2)]
   }

@@ -1,14 +1,17 @@
 /**
  * Verifies the journal here, in the browser, from the entries and the signed head: not by the server's word.
  *
- * What this can tell: every entry up to the head is what was signed, in its order; each run's entries follow one
- * another; and nothing that this browser saw before was changed or cut off. What it cannot: that a key, seen for the
- * first time here, is the right one. Payloads are not in the journal; `indelible verify` checks those as well.
+ * What this can tell: every entry up to the head is what was signed, in its order, and of this journal; each run's
+ * entries follow one another and the rules; and nothing that this browser saw before was changed or cut off. What it
+ * cannot: that a key, seen for the first time here, is the right one. Payloads are not in the journal; `indelible
+ * verify` checks those as well.
  */
 
-import { same, toBase64, toHex, type Bytes } from './bytes'
+import { Caught, same, toBase64, toHex, type Bytes } from './bytes'
+import { Examination } from './examination'
 import { GrowingTree, leafHash } from './merkle'
-import { isSignedBy, parseHead, type Head, type Key, type Note } from './notes'
+import { parseHead, type Head, type Key, type Note } from './notes'
+import { KeyChain } from './trust'
 
 export const WIDTH = 256
 
@@ -34,8 +37,6 @@ export type Report =
   | { readonly verdict: 'verified'; readonly head: Head; readonly runs: number; readonly older: Seen | null }
   | { readonly verdict: 'tampered'; readonly head: Head; readonly flaw: Flaw }
 
-type Body = { run: string; seq: number; prev: string }
-
 class Found extends Error {
   constructor(readonly flaw: Flaw) {
     super(flaw.what)
@@ -45,7 +46,7 @@ class Found extends Error {
 /** Verifies a journal as it grows: what was verified once is not read again. */
 export class Verifier {
   readonly #tree = new GrowingTree()
-  readonly #chains = new Chains()
+  #examination: Examination | null = null
 
   /** Trusts these keys; `older` is what this browser saw last. */
   constructor(
@@ -58,16 +59,19 @@ export class Verifier {
   async advance(note: Note, progress: (done: number, all: number) => void = () => {}): Promise<Report> {
     const head = parseHead(note.text)
     try {
-      await checkSigned(note, this.keys)
+      await KeyChain.checkAtOnce(note, head, this.keys)
+      const examination = (this.#examination ??= new Examination(head.origin, true))
       this.#checkNotCut(head)
       while (this.#tree.size < head.size) {
-        await this.#read(head)
+        await this.#read(head, examination)
         progress(this.#tree.size, head.size)
       }
       await this.#checkRoot(head)
-      return { verdict: 'verified', head, runs: this.#chains.count, older: this.older }
+      await examination.chain.checkSigned(note, head, this.keys)
+      return { verdict: 'verified', head, runs: examination.lives.runs.size, older: this.older }
     } catch (problem) {
       if (problem instanceof Found) return { verdict: 'tampered', head, flaw: problem.flaw }
+      if (problem instanceof Caught) return { verdict: 'tampered', head, flaw: { what: problem.message } }
       throw problem
     }
   }
@@ -78,15 +82,16 @@ export class Verifier {
   }
 
   /** Reads on to the end of the next file of entries. */
-  async #read(head: Head): Promise<void> {
+  async #read(head: Head, examination: Examination): Promise<void> {
     const number = Math.floor(this.#tree.size / WIDTH)
     const width = Math.min(WIDTH, head.size - number * WIDTH)
     const [packed, hashes] = await Promise.all([this.source.entries(number, width), this.source.hashes(number, width)])
+    if (hashes.length !== width * 32) throw new Found({ what: `the hashes beside entry ${number * WIDTH} have another length than they should` })
     for (const entry of unpack(packed, number, width).slice(this.#tree.size % WIDTH)) {
       const index = this.#tree.size
       const leaf = await leafHash(entry)
       checkKept(entry, leaf, hashes, index)
-      this.#chains.follow(entry, leaf, index)
+      await examined(examination, index, entry)
       await this.#tree.append(leaf)
       if (this.older && this.#tree.size === this.older.size) await checkOlder(this.#tree, this.older)
     }
@@ -99,9 +104,13 @@ export class Verifier {
   }
 }
 
-async function checkSigned(note: Note, keys: readonly Key[]): Promise<void> {
-  for (const key of keys) if (await isSignedBy(note, key)) return
-  throw new Found({ what: 'the head is not signed by the key of this journal' })
+async function examined(examination: Examination, index: number, entry: Bytes): Promise<void> {
+  try {
+    await examination.take(index, entry)
+  } catch (problem) {
+    if (problem instanceof Caught) throw new Found({ what: problem.message, index, ...placeOf(entry) })
+    throw problem
+  }
 }
 
 /** The hashes beside the entries are no evidence, for the root is what was signed; but they tell which entry it is. */
@@ -109,14 +118,7 @@ function checkKept(entry: Bytes, leaf: Bytes, hashes: Bytes, index: number): voi
   const place = (index % WIDTH) * 32
   const kept = hashes.slice(place, place + 32)
   if (same(kept, leaf)) return
-  const told = bodyOf(entry)
-  throw new Found({
-    what: 'this entry is not what was recorded',
-    index,
-    ...(told && { run: told.run, seq: told.seq }),
-    expected: toHex(kept),
-    found: toHex(leaf),
-  })
+  throw new Found({ what: 'this entry is not what was recorded', index, ...placeOf(entry), expected: toHex(kept), found: toHex(leaf) })
 }
 
 async function checkOlder(tree: GrowingTree, older: Seen): Promise<void> {
@@ -139,37 +141,17 @@ export function unpack(packed: Bytes, number: number, width: number): Bytes[] {
     if (at > packed.length) break
     entries.push(packed.slice(from, at))
   }
-  if (entries.length !== width) throw new Found({ what: `entries are missing after ${number * WIDTH + entries.length}`, index: number * WIDTH + entries.length })
+  const isWhole = entries.reduce((sum, entry) => sum + entry.length + 2, 0) === packed.length
+  if (entries.length !== width || !isWhole) throw new Found({ what: `entries are missing after ${number * WIDTH + entries.length}`, index: number * WIDTH + entries.length })
   return entries
 }
 
-const decoder = new TextDecoder('utf-8', { fatal: true })
-
-function bodyOf(entry: Bytes): Body | null {
+/** Gives run and number of an entry, as far as it can be read. */
+function placeOf(entry: Bytes): { run?: string; seq?: number } {
   try {
-    const body = JSON.parse(decoder.decode(entry)) as Partial<Body>
-    if (typeof body.run !== 'string' || typeof body.seq !== 'number' || typeof body.prev !== 'string') return null
-    return body as Body
+    const { run, seq } = JSON.parse(new TextDecoder().decode(entry)) as { run?: unknown; seq?: unknown }
+    return { ...(typeof run === 'string' && { run }), ...(typeof seq === 'number' && { seq }) }
   } catch {
-    return null
-  }
-}
-
-/** Follows each run: its entries are numbered from 0 and each names the one before. */
-class Chains {
-  readonly #last = new Map<string, { seq: number; hash: string }>()
-
-  get count(): number {
-    return this.#last.size
-  }
-
-  follow(entry: Bytes, leaf: Bytes, index: number): void {
-    const body = bodyOf(entry)
-    if (!body) throw new Found({ what: 'this entry cannot be read', index })
-    const last = this.#last.get(body.run) ?? { seq: -1, hash: '0'.repeat(64) }
-    const place = { index, run: body.run, seq: body.seq }
-    if (body.seq !== last.seq + 1) throw new Found({ ...place, what: 'an entry of this run is missing before this one', expected: String(last.seq + 1), found: String(body.seq) })
-    if (body.prev !== last.hash) throw new Found({ ...place, what: 'this entry does not follow the one before it in its run', expected: last.hash, found: body.prev })
-    this.#last.set(body.run, { seq: body.seq, hash: toHex(leaf) })
+    return {}
   }
 }

@@ -20,8 +20,8 @@ from tests.core.told import LOG, WRITER, Teller
 from tests.core.verifying.test_trust import KEYS, SECRETS
 
 SALT = b"s" * 32
-REAL = {"commits": {"args": commitment(SALT, "args", b"{}"), "key": commitment(SALT, "key", b"k")}}
-SHOWN = {"args": Disclosed(0, "args", SALT, b"{}"), "key": Disclosed(0, "key", SALT, b"k")}
+REAL = {"commits": {"args": commitment(SALT, "args", b"{}"), "key": commitment(SALT, "key", b"k" * 32)}}
+SHOWN = {"args": Disclosed(0, "args", SALT, b"{}"), "key": Disclosed(0, "key", SALT, b"k" * 32)}
 REGISTERED = {"key": b64encode(KEYS[0].raw).decode(), "writer": WRITER}
 
 

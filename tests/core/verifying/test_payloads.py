@@ -12,7 +12,7 @@ from indelible.core.verifying.payloads import Disclosed, PayloadTally
 
 SALT = b"s" * 32
 ARGS = Disclosed(0, "args", SALT, b"{}")
-COMMITS = {"args": commitment(SALT, "args", b"{}"), "key": commitment(SALT, "key", b"k")}
+COMMITS = {"args": commitment(SALT, "args", b"{}"), "key": commitment(SALT, "key", b"k" * 32)}
 
 
 def tally(*, keeps_absent: bool = True) -> PayloadTally:

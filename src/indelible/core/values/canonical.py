@@ -70,6 +70,14 @@ def decode(data: bytes) -> JSONish:
     return value
 
 
+def is_canonical(data: bytes) -> bool:
+    """Say whether a stranger's bytes are the one text of a value."""
+    try:
+        return encode(decode(data)) == data
+    except (ValueError, ArithmeticError, RecursionError):
+        return False
+
+
 def parse_strict(data: bytes | str) -> object:
     """Returns the value of JSON from outside; raises BadCall where two readers could understand it differently.
 

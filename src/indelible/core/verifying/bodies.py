@@ -19,7 +19,13 @@ _PLAIN = r'[^"\\\x00-\x1f]*'
 _TEXT = rf'"({_PLAIN}(?:\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f])){_PLAIN})*)"'
 _NUMBER = r"(0|[1-9][0-9]{0,15})"
 _HASH = r'"([0-9a-f]{64})"'
-_AT = r'"([0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{6}Z)"'
+# A date that exists: 31 February is none, and neither is 29 February outside of a leap year.
+_LEAP = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
+_DATE = (
+    r"(?!0000)(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    rf"|02-(?:0[1-9]|1[0-9]|2[0-8]))|{_LEAP}-02-29)"
+)
+_AT = rf'"({_DATE}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{{6}}Z)"'
 _VIA = "(?:process|api_key|passkey|signature|link|oidc)"
 _ACTOR = rf'"actor":\{{"id":{_TEXT},"kind":"(?:agent|person|system)","via":"{_VIA}"\}}'
 _COMMIT = r'"[a-z_]+":"[0-9a-f]{64}"'
@@ -107,7 +113,7 @@ def _checked(content: dict[str, Any]) -> FactBody | None:
         and type(facts) is dict
         and type(commits) is dict
         and all(_COMMIT_NAME.fullmatch(name) and _is_hex(value, _HASH_DIGITS) for name, value in commits.items())
-        and _INSTANT.fullmatch(f'"{at}"') is not None
+        and is_instant(at)
         and _is_hex(prev, _HASH_DIGITS)
         and _is_hex(writer, _WRITER_DIGITS)
     )
@@ -118,6 +124,11 @@ def _checked(content: dict[str, Any]) -> FactBody | None:
 
 def _is_hex(value: object, digits: int) -> bool:
     return type(value) is str and len(value) == digits and _DIGITS.fullmatch(value) is not None
+
+
+def is_instant(text: str) -> bool:
+    """Say whether this is a moment that exists, as events write it."""
+    return _INSTANT.fullmatch(f'"{text}"') is not None
 
 
 def time_of(text: str) -> str | None:

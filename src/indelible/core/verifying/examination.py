@@ -25,6 +25,7 @@ from indelible.core.verifying.bodies import (
 )
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Before, Lives, commitments
+from indelible.core.verifying.one_key import OneKey
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
 from indelible.core.verifying.permissions import Permissions
 from indelible.core.verifying.run_lives import RunLives
@@ -90,6 +91,7 @@ class Examination:
         self.lives = Lives(quoted(newest.origin), is_whole=is_whole)
         self.runs = RunLives(is_whole=is_whole)
         self.permissions = Permissions(is_whole=is_whole and scope.has_every_run, is_deep=scope.is_deep)
+        self._one_key = OneKey()
         self._scope = scope
         self._watch, self._is_deep = scope.watch, scope.is_deep
         self._has_values = has_values
@@ -120,6 +122,9 @@ class Examination:
         if shown or self._has_values:
             try:
                 self.tally.take(run, seq, commitments(event), shown or {})
+                if values is not None:
+                    key = (shown or {}).get("key")
+                    self._one_key.take(values[4], int(values[2]), values[11], None if key is None else key.value)
             except Caught as caught:
                 raise _at(caught, index, run, seq) from None
         else:

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from indelible.core.events import SALT_BYTES, commitment
+from indelible.core.values.canonical import is_canonical
 from indelible.core.verifying.bodies import unquoted
 from indelible.core.verifying.findings import Caught, Payloads
 
+KEY_BYTES = 32
 _BASES = ("request", "subject", "retention")
 
 
@@ -29,6 +31,15 @@ def _names_payloads(one: Any) -> bool:
         and type(one["fields"]) is list
         and all(type(name) is str for name in one["fields"])
     )
+
+
+def _is_written_right(name: str, value: bytes) -> bool:
+    """Say whether a value is written in its one way; a key is a hash, and the name of a side effect bare text."""
+    if name == "key":
+        return len(value) == KEY_BYTES
+    if name == "side_effect_key":
+        return value.decode("utf-8", "replace").encode() == value
+    return is_canonical(value)
 
 
 class PayloadTally:
@@ -55,6 +66,8 @@ class PayloadTally:
             found = commitment(one.salt, name, one.value) if len(one.salt) == SALT_BYTES else "a salt of another length"
             if found != expected:
                 raise Caught(f"its {name} is not the value it committed to", expected=expected, found=found)
+            if not _is_written_right(name, one.value):
+                raise Caught(f"its {name} is not written canonically")
         self._present += len(shown)
         if len(shown) < len(commits):
             self.lack(run, seq, [name for name in commits if name not in shown])

@@ -154,14 +154,16 @@ class KeyChain:
                 f"{signed.name}: it is a head of another journal", expected=self._origin, found=signed.head.origin
             )
         expected = self.signer_of(signed.head.size)
-        known = {key.raw for rotation in self.rotations for key in (rotation.old, rotation.new)}
+        named = [key for rotation in self.rotations for key in (rotation.old, rotation.new)]
+        known = {key.raw for key in named}
         if expected is None:
             keys = list(pinned)
         else:
             keys = [expected] if any(key.raw in known and key.name == self._origin for key in pinned) else []
         try:
-            # All of them: a bad signature by a known key spoils a note, whatever else stands under it.
-            signers = [key for key in dict.fromkeys((*pinned, *keys)) if signed.note.signed_by(key)]
+            # All of them: a bad signature by a known key spoils a note, whatever else stands under it. So does the old
+            # key's line under a head that both sign while one follows the other.
+            signers = [key for key in dict.fromkeys((*pinned, *named)) if signed.note.signed_by(key)]
         except BadNote as problem:
             raise Caught(f"{signed.name}: {problem}") from problem
         good = [key for key in signers if key in keys and self._is_in_force(key, signed.head.size)]

@@ -50,7 +50,7 @@ class FileEvidence(Evidence):
         if not self._names & {MANIFEST, NEWEST}:
             raise CannotTell(f"{self.source} is no bundle: neither {MANIFEST} nor {NEWEST} is there")
         self.manifest = read_manifest(self._files.read(MANIFEST, MOST_NOTE_BYTES))
-        self.kind = self.manifest["kind"]
+        self.kind, self.withheld = self.manifest["kind"], self.manifest["withheld"]
         check_files(self._names, self.kind, self.manifest["size"])
         self.has_values = VALUES in self._names and (self.manifest["payloads"] > 0 or self.manifest["withheld"] == 0)
         if self.kind == "journal":

@@ -31,6 +31,8 @@ class Evidence:
     manifest: dict[str, Any] | None = None
     has_values: bool = False
     """Was any value disclosed?"""
+    withheld: int | None = None
+    """Is how many values were left out on purpose; None where nothing says so, as in a published log."""
     given_tile: GivenTile | None = None
 
     def prepare(self) -> None:

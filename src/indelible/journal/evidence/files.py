@@ -13,6 +13,12 @@ from typing import IO, Protocol, TypeVar
 from indelible.core.verifying.findings import CannotTell, Caught
 
 Result = TypeVar("Result")
+# Of a .zip (APPNOTE 6.3): what stands before a file's content, and how long the other parts are.
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_HAS_DESCRIPTOR, _IN_EXTRA = 1 << 3, 0xFFFF_FFFF
+_MOST_DESCRIPTOR_BYTES, _CENTRAL_HEADER_BYTES = 24, 46
+_END_BYTES = (22, 22 + 56 + 20)
+"""Is how long the end is, without and with the records of a large .zip; no comment follows."""
 _MOST_LINE_BYTES = 256 * 1024 * 1024
 # What the library raises at a .zip that is none: RuntimeError for one that is locked, ValueError for names in no UTF-8.
 _DAMAGED = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError, OverflowError, struct.error, zlib.error)
@@ -71,9 +77,10 @@ class Folder:
 
 
 class Zip:
-    """Is the same set of files in one .zip."""
+    """Is the same set of files in one .zip: one archive, and nothing beside it."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         try:
             self._zip = zipfile.ZipFile(path)
         except (*_DAMAGED, OSError) as problem:
@@ -81,6 +88,8 @@ class Zip:
 
     def names(self) -> set[str]:
         """Lists the files; what could be read as another file is refused. Folders without content say nothing."""
+        with self._path.open("rb") as file:
+            _zipped(lambda: _check_one_archive(self._zip, file), self._path.name)
         entries = [entry for entry in self._zip.infolist() if entry.file_size or not entry.filename.endswith("/")]
         names = [entry.filename for entry in entries]
         for entry in entries:
@@ -111,6 +120,30 @@ class Zip:
     def close(self) -> None:
         """Closes the file."""
         self._zip.close()
+
+
+def _check_one_archive(archive: zipfile.ZipFile, file: IO[bytes]) -> None:
+    """Raise `Caught` unless files follow each other from the first byte on, and their list ends the file.
+
+    Else another program could find other files in it: behind, before or between those that are listed.
+    """
+    place = 0
+    for entry in sorted(archive.infolist(), key=lambda one: one.header_offset):
+        if not 0 <= entry.header_offset - place <= (_MOST_DESCRIPTOR_BYTES if place else 0):
+            raise Caught("the .zip holds something that it does not list", expected=str(place))
+        file.seek(entry.header_offset)
+        header = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+        place = entry.header_offset + _LOCAL_HEADER.size + header[-2] + header[-1] + entry.compress_size
+        sizes = zip(header[7:9], (entry.compress_size, entry.file_size), strict=True)
+        if not header[2] & _HAS_DESCRIPTOR and any(told not in (size, _IN_EXTRA) for told, size in sizes):
+            raise Caught(f"{entry.filename!r} has another length beside its content than in the list of the .zip")
+    file.seek(0, 2)
+    listed = archive.start_dir + sum(
+        _CENTRAL_HEADER_BYTES + len(entry.orig_filename.encode()) + len(entry.extra) + len(entry.comment)
+        for entry in archive.infolist()
+    )
+    if not 0 <= archive.start_dir - place <= _MOST_DESCRIPTOR_BYTES or file.tell() - listed not in _END_BYTES:
+        raise Caught("the .zip holds something that it does not list", expected=str(place))
 
 
 def _zipped(act: Callable[[], Result], name: str) -> Result:

@@ -13,6 +13,7 @@ from indelible.core.verifying.bodies import strict_json
 from indelible.core.verifying.examination import Row
 from indelible.core.verifying.findings import CannotTell, Caught
 from indelible.core.verifying.payloads import Disclosed
+from indelible.core.verifying.sheet_bodies import fits
 from indelible.journal.evidence.bundle import decoded
 from indelible.journal.evidence.evidence import Evidence, Proven
 
@@ -20,13 +21,15 @@ from indelible.journal.evidence.evidence import Evidence, Proven
 class LineEvidence(Evidence):
     """Reads an NDJSON export of a whole journal: an event to a line, the signed head last."""
 
+    has_values = True
+
     def __init__(self, path: Path) -> None:
         self.source = str(path)
         self._path = path
         self._head = b""
 
     def prepare(self) -> None:
-        """Finds the head in the last line."""
+        """Find the head in the last line, with how many values were withheld."""
         with self._path.open("rb") as file:
             end = file.seek(0, 2)
             file.seek(max(0, end - 2 * MOST_NOTE_BYTES))
@@ -34,9 +37,9 @@ class LineEvidence(Evidence):
         if not last:
             raise CannotTell(f"{self.source} is empty: there is nothing to verify")
         content = _line_of(last[0])
-        if content is None or content.keys() != {"head"} or type(content["head"]) is not str:
+        if content is None or not fits(content, {"head": str, "withheld": int}) or content["withheld"] < 0:
             raise CannotTell(f"{self.source} does not end with a signed head: it is cut off, or no export of a journal")
-        self._head = content["head"].encode()
+        self._head, self.withheld = content["head"].encode(), content["withheld"]
 
     def newest(self) -> tuple[str, bytes]:
         """Is the last line."""
@@ -61,13 +64,13 @@ class LineEvidence(Evidence):
                     row, shown, signatures = [], {}, {}
             if row:
                 yield Row(row, shown, signatures)
-            if _line_of(line) is None or "head" not in (_line_of(line) or {}) or file.readline():
+            if "head" not in (_line_of(line) or {}) or file.readline():
                 raise Caught("there are more lines than the head has entries", expected=str(size), found="more")
 
 
 def _line_of(line: bytes) -> dict[str, Any] | None:
     try:
-        content = strict_json(line.removesuffix(b"\n").decode())
+        content = strict_json(line.removesuffix(b"\n").decode()) if line.endswith(b"\n") else None
     except ValueError:
         return None
     return content if isinstance(content, dict) else None
@@ -81,7 +84,7 @@ _EVENT_LINE = re.compile(
 def _event_of(line: bytes, index: int) -> tuple[bytes, dict[str, Disclosed], bytes | None]:
     """Takes a line apart; the event is kept as the bytes that stand there."""
     match = _EVENT_LINE.fullmatch(line)
-    rest = None if match is None else _line_of(b"{" + match[3].removeprefix(b",") + b"}")
+    rest = None if match is None else _line_of(b"{" + match[3].removeprefix(b",") + b"}\n")
     if match is None or rest is None:
         raise Caught("this line is no event", index=index)
     if int(match[2]) != index:

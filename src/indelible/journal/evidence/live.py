@@ -27,6 +27,7 @@ class LiveEvidence(Evidence):
     """Reads a tenant's journal out of its store."""
 
     has_values = True
+    withheld = 0
 
     def __init__(self, store: Store, tenant: str) -> None:
         self.source = f"tenant {tenant} of {store.address}"

@@ -161,10 +161,9 @@ class _Verification:
         self._conclude(examination, newest, roots, now)
 
     def _examination(self, newest: SignedHead) -> Examination:
-        evidence, manifest = self._evidence, self._evidence.manifest
+        evidence = self._evidence
         is_whole = evidence.kind == "journal"
-        withheld = manifest is not None and manifest["withheld"] > 0
-        keeps = evidence.has_values and not (is_whole and withheld)
+        keeps = evidence.has_values and not (is_whole and evidence.withheld)
         watch = evidence.tables.watch if isinstance(evidence, LiveEvidence) else None
         scope = Scope(
             has_semantics=self._demands.has_semantics,
@@ -239,9 +238,8 @@ class _Verification:
         if self._demands.has_semantics:
             report.counts.runs = len(examination.lives.runs)
             self._found.runs = {unquoted(run) for run in examination.lives.runs}
-            withheld = manifest["withheld"] if manifest is not None else 0 if is_live else None
             must_be_whole = evidence.kind == "journal"
-            report.counts.payloads = examination.tally.close(withheld, must_be_whole=must_be_whole)
+            report.counts.payloads = examination.tally.close(evidence.withheld, must_be_whole=must_be_whole)
             if not is_live:  # whose tables compared this already, while others were writing
                 examination.permissions.close()
             report.counts.approvals = examination.permissions.used

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
-from importlib import metadata, resources
+from importlib import metadata
 from typing import IO, Any
 
 from indelible.core.events import instant
@@ -25,6 +25,7 @@ from indelible.core.ports import Store
 from indelible.errors import JournalError
 from indelible.journal.exports.excerpt import PAGE, Excerpt, Shown
 from indelible.journal.exports.outlet import BUNDLE_FORMAT, Files
+from indelible.journal.exports.standalone import standalone_verifier
 
 _HEADS_AT_ONCE = 500
 _NODES_KEPT = 1 << 14
@@ -86,11 +87,6 @@ def claimed_keys(store: Store, tenant: str) -> list[str]:
                     facts = json.loads(event.body).get("facts")
                     keys += [key for key in (facts.get("key"), facts.get("new")) if isinstance(key, str)]
     return list(dict.fromkeys(keys))
-
-
-def standalone_verifier() -> bytes:
-    """Gives the text of the verifier that travels with a bundle."""
-    return resources.files("indelible.journal.exports").joinpath("standalone_verify.py").read_bytes()
 
 
 class Prover:

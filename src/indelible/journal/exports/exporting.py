@@ -97,10 +97,13 @@ def save_receipt(made: Receipt, out: str | Path, *, force: bool = False) -> None
 
 
 def write_ndjson(excerpt: Excerpt, out: IO[bytes]) -> None:
-    """Writes one line per event, its body byte for byte as it was hashed; the last line is the signed head."""
+    """Writes one line per event, its body byte for byte as it was hashed.
+
+    The last line is the signed head, and how many values were withheld.
+    """
     for shown in excerpt.read():
         out.write(_ndjson_line(shown))
-    out.write(_json({"head": str(excerpt.note)}) + b"\n")
+    out.write(_json({"head": str(excerpt.note), "withheld": excerpt.tally.withheld}) + b"\n")
 
 
 def _ndjson_line(shown: Shown) -> bytes:

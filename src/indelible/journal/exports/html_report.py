@@ -19,7 +19,7 @@ from indelible.journal.exports.excerpt import Excerpt, Shown
 
 REPORT_FORMAT = "indelible/report/v1"
 MOST_EVENTS = 20_000
-_SCRIPTS = ("check.js", "keys.js", "text.js", "runs.js", "page.js")
+_SCRIPTS = ("verifier.js", "text.js", "runs.js", "page.js")
 
 
 def write_report(excerpt: Excerpt, out: IO[bytes], made_at: datetime) -> None:

@@ -1,11 +1,11 @@
 // The page: reads the record, has it checked, and says what was found. Every value goes in as text.
 
+const { checkRecord, checkSignature } = verifier;
+
 let report = null;
 let signature = { state: "none" };
 
 async function start() {
-  let record = null;
-  try { record = JSON.parse(at("record").textContent); } catch { /* told as a record that cannot be read */ }
   if (!globalThis.crypto?.subtle) {
     setVerdict(
       "cannot", "Cannot be checked here", "This browser offers no cryptography to this page. Open the file from a disk "
@@ -14,7 +14,7 @@ async function start() {
     at("progress").hidden = true;
     return;
   }
-  report = await checkRecord(record, (part) => { at("progress").value = part; });
+  report = await checkRecord(at("record").textContent, (part) => { at("progress").value = part; });
   at("progress").hidden = true;
   showAbout();
   showClaimed();
@@ -42,15 +42,7 @@ function allProblems() {
 async function judge() {
   const given = at("key").value.trim();
   signature = { state: "none" };
-  if (given && report.head) {
-    try { signature = await checkSignature(report.note, report.head.origin, given); } catch (problem) {
-      signature = { state: "unreadable", why: problem instanceof Bad ? problem.message : "This key cannot be read." };
-    }
-  }
-  if (signature.state === "signed") {
-    const why = whyRetired(signature.key, report.head, report.events);
-    if (why) signature = { ...signature, state: "retired", why };
-  }
+  if (given && report.head) signature = await checkSignature(report, [given]);
   const problems = allProblems();
   const count = plural(report.events.length, "event");
   if (problems.length) {
@@ -77,7 +69,7 @@ function verdictOnSignature(count) {
       `This is a record of ${report.head.origin}, and the key you gave is that of ${key.name}.`];
     case "unsigned": return ["changed", "Not signed by your key",
       "The head under this record carries no signature by the key you gave. Anybody could have made this file."];
-    case "retired": return ["changed", "Signed by a key that no longer counts", why];
+    case "retired": return ["changed", "Signed by a key that no longer counts", `By the journal’s own words: ${why}.`];
     case "cannot": return ["cannot", "Cannot check the signature here", "The hashes fit together, but this browser "
       + "knows no Ed25519. Use a current one, or: indelible verify. Nothing is verified."];
     case "unreadable": return ["unkeyed", "Not verified: no usable key", why];
@@ -160,8 +152,8 @@ function showChecks(problems) {
       "Not every event leads to the root of the head.",
     ),
     line(
-      "chain", `${plural(runs, "run")}: numbers without a gap, and each event names the hash of the one before.`,
-      "Events are missing, doubled, out of order, or do not follow each other.",
+      "chain", `${plural(runs, "run")}: numbers without a gap, each event names the hash of the one before, and every move is legal.`,
+      "Events are missing, doubled, out of order, do not follow each other, or break a rule.",
     ),
     line(
       "values", `${plural(report.payloads, "value")} shown: each is the one its event committed to.`,
@@ -210,8 +202,8 @@ function notRuledOut(manifest) {
       + "kept or a witness rules these out.",
     "A change of this page’s own script: it travelled with the record. To be independent of it, ask for a bundle and "
       + "check it with a verifier you installed yourself.",
-    "Whether every move was legal, the writers’ own signatures and witnesses’ cosignatures: indelible verify checks "
-      + "them in a bundle.",
+    "The votes inside approvals, the writers’ own signatures and witnesses’ cosignatures: indelible verify checks them "
+      + "in a bundle.",
     "That what was recorded is true: this shows only that it was recorded, and not changed since.",
   );
   return open;

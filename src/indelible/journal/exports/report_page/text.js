@@ -62,4 +62,6 @@ const plural = (count, noun) => `${count.toLocaleString("en")} ${noun}${count ==
 const known = (table, name) => (Object.hasOwn(table, name) ? table[name] : undefined);
 const said = (word) => String(word).replaceAll("_", " ");
 const clock = (instant) => String(instant).replace("T", " ").replace(/(\.\d{3})\d{3}Z$/, "$1");
-const decoded = (bytes) => { try { return textOf(bytes); } catch { return null; } };
+const decoded = (bytes) => verifier.textOf(bytes);
+const hexOf = (bytes) => verifier.toHex(bytes);
+const isText = (value) => typeof value === "string";

@@ -1,0 +1,1568 @@
+var verifier = (function(exports) {
+	Object.defineProperty(exports, Symbol.toStringTag, { value: "Module" });
+	// src/record/bytes.ts
+	/** Says that something is not what it should be: the record, or what was handed over as one, was changed. */
+	var Caught = class extends Error {};
+	var encoder = new TextEncoder();
+	var decoder = new TextDecoder("utf-8", {
+		fatal: true,
+		ignoreBOM: true
+	});
+	function utf8(text) {
+		return encoder.encode(text);
+	}
+	/** Reads UTF-8 strictly; null when it is none. */
+	function textOf(bytes) {
+		try {
+			return decoder.decode(bytes);
+		} catch {
+			return null;
+		}
+	}
+	function concat(...parts) {
+		const whole = new Uint8Array(parts.reduce((sum, part) => sum + part.length, 0));
+		let at = 0;
+		for (const part of parts) {
+			whole.set(part, at);
+			at += part.length;
+		}
+		return whole;
+	}
+	function fromBase64(text) {
+		return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+	}
+	/** Reads base64 that has only one way to be written; throws `Caught` for any other. */
+	function strictBase64(text, what) {
+		try {
+			if (typeof text !== "string") throw new Caught();
+			const bytes = fromBase64(text);
+			if (toBase64(bytes) === text) return bytes;
+		} catch {}
+		throw new Caught(`${what} is no canonical base64`);
+	}
+	function toBase64(bytes) {
+		return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+	}
+	function toHex(bytes) {
+		return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+	}
+	/** Reads so many bytes from lower-case hexadecimal; throws `Caught` for anything else. */
+	function fromHex(text, length, what) {
+		if (typeof text !== "string" || !/^(?:[0-9a-f]{2})*$/.test(text) || text.length !== 2 * length) throw new Caught(`${what} is no hexadecimal of ${length} bytes`);
+		return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+	}
+	function same(one, other) {
+		return one.length === other.length && one.every((byte, index) => byte === other[index]);
+	}
+	async function sha256(bytes) {
+		return new Uint8Array(await crypto.subtle.digest("SHA-256", bytes));
+	}
+	// src/record/canonical.ts
+	/** The one text of a JSON value (RFC 8785): what hashes are of. */
+	/** Writes a value as it is hashed: members in the order of their names, no space, numbers as JavaScript writes them. */
+	function canonical(value) {
+		if (Array.isArray(value)) return `[${value.map(canonical).join(",")}]`;
+		if (typeof value === "object" && value !== null) return `{${Object.entries(value).sort(([one], [other]) => one < other ? -1 : 1).map(([name, each]) => `${JSON.stringify(name)}:${canonical(each)}`).join(",")}}`;
+		return JSON.stringify(value);
+	}
+	/** Reads a value from its one text; null when the text is not the one that would be written of it again. */
+	function readCanonical(text) {
+		try {
+			const value = JSON.parse(text);
+			return canonical(value) === text && !/\\u[dD]/.test(text) ? { value } : null;
+		} catch {
+			return null;
+		}
+	}
+	var DATE = "(?!0000)(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
+	var CLOCK = "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]";
+	var FRACTION = "(?:\\.(?!000000)[0-9]{6})?";
+	/** Is a moment that exists, as events write it. */
+	var INSTANT = new RegExp(`^${DATE}T${CLOCK}\\.[0-9]{6}Z$`);
+	var BASE64 = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?";
+	var TAGS = {
+		$int: (text) => /^-?[1-9][0-9]{15,4299}$/.test(text) && BigInt(text) ** 2n > BigInt(Number.MAX_SAFE_INTEGER) ** 2n,
+		$decimal: isDecimal,
+		$datetime: (text) => new RegExp(`^${DATE}T${CLOCK}${FRACTION}Z?$`).test(text),
+		$date: (text) => new RegExp(`^${DATE}$`).test(text),
+		$time: (text) => new RegExp(`^${CLOCK}${FRACTION}$`).test(text),
+		$duration: (text) => /^(?:0|-?[1-9][0-9]{0,19})$/.test(text) && isDuration(BigInt(text)),
+		$uuid: (text) => /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text),
+		$bytes: (text) => new RegExp(`^${BASE64}$`).test(text),
+		$redacted: (text) => /^[0-9a-f]{64}$/.test(text),
+		$encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && text.startsWith("AQ") === atob(text).startsWith("") && atob(text).length >= 53 && atob(text).startsWith("")
+	};
+	function isDuration(microseconds) {
+		const day = 86400000000n;
+		return microseconds >= -999999999n * day && microseconds < 1000000000n * day;
+	}
+	/** Decimals have no zeros at their end, and an exponent only to save more than 20 zeros. */
+	function isDecimal(text) {
+		if (text === "0") return true;
+		const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]*)$/.exec(text);
+		if (scientific) {
+			const digits = 1 + (scientific[2]?.length ?? 0);
+			const point = Number(`${scientific[3]}${scientific[4]}`) + 1;
+			return point - digits > 20 || point < -20;
+		}
+		if (/^-?[1-9][0-9]*$/.test(text)) return /^-?[0-9]*?[1-9]0{0,20}$/.test(text);
+		return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text);
+	}
+	var MOST_DEEP = 64;
+	/** Says whether a value that an event commits to is written in its one way: plain JSON, and tags for what it cannot say. */
+	function isRecorded(text) {
+		const read = readCanonical(text);
+		return read !== null && isForm(read.value, MOST_DEEP);
+	}
+	function isForm(value, levels) {
+		if (typeof value === "number") return Number.isFinite(value);
+		if (typeof value !== "object" || value === null) return true;
+		if (levels === 0) return false;
+		if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1));
+		const members = Object.entries(value);
+		const [first] = members;
+		if (members.length === 1 && first && Object.hasOwn(TAGS, first[0])) return typeof first[1] === "string" && TAGS[first[0]](first[1]);
+		return members.every(([name, one]) => (!name.startsWith("$") || name.startsWith("$$")) && isForm(one, levels - 1));
+	}
+	var rules_default = {
+		adopted: "tool_call_adopted",
+		again: "again",
+		effect_types: [
+			"approval_denied",
+			"approval_edited",
+			"approval_escalated",
+			"approval_expired",
+			"approval_revoked",
+			"approval_stale",
+			"approval_viewed",
+			"approval_voted",
+			"tool_call_adopted",
+			"tool_call_canceled",
+			"tool_call_in_doubt",
+			"tool_call_late",
+			"tool_call_released"
+		],
+		harmless: ["none", "read"],
+		journal_members: {
+			"journal_heartbeat": [],
+			"key_registered": ["key"],
+			"key_revoked": ["key", "size"],
+			"key_rotated": [
+				"new",
+				"new_signature",
+				"old",
+				"old_signature"
+			],
+			"log_continued": ["lost", "size"],
+			"writer_registered": ["key", "writer"]
+		},
+		late: "tool_call_late",
+		late_names: ["late_error", "late_result"],
+		may_be_told: [
+			"",
+			"?",
+			"active",
+			"blocked",
+			"failed",
+			"manual_review_required"
+		],
+		moves: {
+			"canceled|approval_viewed|canceled": {
+				"always": [],
+				"sometimes": []
+			},
+			"denied|approval_viewed|denied": {
+				"always": [],
+				"sometimes": []
+			},
+			"failed|approval_viewed|failed": {
+				"always": [],
+				"sometimes": []
+			},
+			"failed|tool_call_released|ready": {
+				"always": ["reason"],
+				"sometimes": []
+			},
+			"in_doubt|approval_requested|requires_approval": {
+				"always": ["approval"],
+				"only_harmless": true,
+				"only_retry": true,
+				"sometimes": [
+					"args",
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"in_doubt|approval_viewed|in_doubt": {
+				"always": [],
+				"sometimes": []
+			},
+			"in_doubt|policy_checked|in_doubt": {
+				"always": ["policy"],
+				"sometimes": []
+			},
+			"in_doubt|tool_call_finished|failed": {
+				"always": ["error", "evidence"],
+				"sometimes": []
+			},
+			"in_doubt|tool_call_finished|succeeded": {
+				"always": ["evidence", "result"],
+				"sometimes": []
+			},
+			"in_doubt|tool_call_released|ready": {
+				"always": ["reason"],
+				"sometimes": []
+			},
+			"in_doubt|tool_call_started|processing": {
+				"adds": 1,
+				"always": [],
+				"only_retry": true,
+				"sometimes": [
+					"again",
+					"approval",
+					"charges",
+					"grant",
+					"policy",
+					"subject"
+				]
+			},
+			"processing|approval_requested|requires_approval": {
+				"always": ["approval"],
+				"only_harmless": true,
+				"only_retry": true,
+				"sometimes": [
+					"args",
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"processing|approval_viewed|processing": {
+				"always": [],
+				"sometimes": []
+			},
+			"processing|policy_checked|processing": {
+				"always": ["policy"],
+				"sometimes": []
+			},
+			"processing|tool_call_finished|failed": {
+				"always": ["error"],
+				"sometimes": ["evidence"]
+			},
+			"processing|tool_call_finished|succeeded": {
+				"always": ["result"],
+				"sometimes": ["evidence"]
+			},
+			"processing|tool_call_in_doubt|in_doubt": {
+				"always": ["reason"],
+				"sometimes": []
+			},
+			"processing|tool_call_released|ready": {
+				"always": ["reason"],
+				"sometimes": ["approval"]
+			},
+			"processing|tool_call_started|processing": {
+				"adds": 1,
+				"always": [],
+				"only_retry": true,
+				"sometimes": [
+					"again",
+					"approval",
+					"charges",
+					"grant",
+					"policy",
+					"subject"
+				]
+			},
+			"ready|approval_edited|requires_approval": {
+				"always": [
+					"approval",
+					"args",
+					"reason"
+				],
+				"sometimes": [
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"ready|approval_expired|requires_approval": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"ready|approval_requested|requires_approval": {
+				"always": ["approval"],
+				"sometimes": [
+					"args",
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"ready|approval_revoked|requires_approval": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"ready|approval_stale|requires_approval": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"ready|approval_viewed|ready": {
+				"always": [],
+				"sometimes": []
+			},
+			"ready|policy_checked|ready": {
+				"always": ["policy"],
+				"sometimes": []
+			},
+			"ready|tool_call_canceled|canceled": {
+				"always": ["reason"],
+				"sometimes": ["approval"]
+			},
+			"ready|tool_call_started|processing": {
+				"adds": 1,
+				"always": [],
+				"sometimes": [
+					"approval",
+					"charges",
+					"grant",
+					"policy",
+					"subject"
+				]
+			},
+			"requires_approval|approval_denied|denied": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"requires_approval|approval_edited|requires_approval": {
+				"always": [
+					"approval",
+					"args",
+					"reason"
+				],
+				"sometimes": [
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"requires_approval|approval_escalated|requires_approval": {
+				"always": ["approval"],
+				"sometimes": []
+			},
+			"requires_approval|approval_expired|requires_approval": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"requires_approval|approval_received|ready": {
+				"always": ["approval", "reason"],
+				"sometimes": ["grant"]
+			},
+			"requires_approval|approval_requested|requires_approval": {
+				"always": ["approval"],
+				"sometimes": [
+					"args",
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"requires_approval|approval_revoked|requires_approval": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"requires_approval|approval_stale|requires_approval": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"requires_approval|approval_viewed|requires_approval": {
+				"always": [],
+				"sometimes": []
+			},
+			"requires_approval|approval_voted|requires_approval": {
+				"always": ["approval", "reason"],
+				"sometimes": []
+			},
+			"requires_approval|policy_checked|requires_approval": {
+				"always": ["policy"],
+				"sometimes": []
+			},
+			"requires_approval|tool_call_canceled|canceled": {
+				"always": ["reason"],
+				"sometimes": ["approval"]
+			},
+			"requires_approval|tool_call_started|processing": {
+				"adds": 1,
+				"always": ["grant"],
+				"sometimes": [
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"succeeded|approval_viewed|succeeded": {
+				"always": [],
+				"sometimes": []
+			},
+			"|approval_requested|requires_approval": {
+				"always": [
+					"approval",
+					"args",
+					"key"
+				],
+				"sometimes": [
+					"charges",
+					"policy",
+					"subject"
+				]
+			},
+			"|tool_call_adopted|canceled": {
+				"always": ["key", "origin"],
+				"sometimes": ["args", "reason"]
+			},
+			"|tool_call_adopted|denied": {
+				"always": ["key", "origin"],
+				"sometimes": ["args", "reason"]
+			},
+			"|tool_call_adopted|failed": {
+				"always": ["key", "origin"],
+				"sometimes": ["args", "error"]
+			},
+			"|tool_call_adopted|in_doubt": {
+				"always": ["key", "origin"],
+				"sometimes": ["args", "reason"]
+			},
+			"|tool_call_adopted|requires_approval": {
+				"always": ["key", "origin"],
+				"sometimes": ["args", "reason"]
+			},
+			"|tool_call_adopted|succeeded": {
+				"always": ["key", "origin"],
+				"sometimes": ["args", "result"]
+			},
+			"|tool_call_started|processing": {
+				"adds": 1,
+				"always": ["args", "key"],
+				"sometimes": [
+					"charges",
+					"grant",
+					"policy",
+					"subject"
+				]
+			}
+		},
+		over: ["canceled", "completed"],
+		questions: {
+			"approval_denied": [["pending"], "over"],
+			"approval_edited": [["approved", "pending"], "pending"],
+			"approval_escalated": [["pending"], "pending"],
+			"approval_expired": [["approved", "pending"], "over"],
+			"approval_received": [["pending"], "approved"],
+			"approval_requested": [[
+				"",
+				"over",
+				"used"
+			], "pending"],
+			"approval_revoked": [["approved", "pending"], "pending"],
+			"approval_stale": [["approved", "pending"], "over"],
+			"approval_voted": [["pending"], "pending"],
+			"tool_call_canceled": [["approved", "pending"], "over"],
+			"tool_call_released": [["used"], "approved"],
+			"tool_call_started": [["approved"], "used"]
+		},
+		run_forms: {
+			"": {
+				"commits": [
+					"",
+					"payload",
+					"payload,side_effect_key",
+					"side_effect_key"
+				],
+				"facts": {
+					"side_effect": { "any": [
+						{ "is": "none" },
+						{ "is": "read" },
+						{ "is": "write" },
+						{ "is": "external_mutation" },
+						{ "is": "payment" },
+						{ "is": "notification" },
+						{ "is": "delegation" }
+					] },
+					"status": { "any": [{ "is": "recorded" }, { "is": "skipped" }] },
+					"step": { "any": ["text", { "is": null }] }
+				}
+			},
+			"checkpoint_sealed": {
+				"commits": ["checkpoint", "checkpoint,state"],
+				"facts": {
+					"at": "number",
+					"checkpoint": "text",
+					"reason": { "any": [
+						{ "is": "interruption" },
+						{ "is": "failure" },
+						{ "is": "approval_requested" },
+						{ "is": "explicit_handoff" },
+						{ "is": "periodic_safety" },
+						{ "is": "risky_boundary" },
+						{ "is": "manual" }
+					] }
+				}
+			},
+			"interruption_detected": {
+				"commits": [""],
+				"facts": { "fence": "number" }
+			},
+			"run_blocked": {
+				"commits": ["reason,run"],
+				"facts": {}
+			},
+			"run_canceled": {
+				"commits": ["reason,run"],
+				"facts": {}
+			},
+			"run_completed": {
+				"commits": ["reason,run"],
+				"facts": {}
+			},
+			"run_failed": {
+				"commits": ["reason,run"],
+				"facts": {}
+			},
+			"run_flagged": {
+				"commits": ["reason,run"],
+				"facts": {}
+			},
+			"run_handed_over": {
+				"commits": ["reason,run"],
+				"facts": {
+					"to": "text",
+					"until": "text"
+				}
+			},
+			"run_resumed": {
+				"commits": ["run"],
+				"facts": {
+					"checkpoint": { "any": ["text", { "is": null }] },
+					"fence": "number"
+				}
+			},
+			"run_started": {
+				"commits": ["run"],
+				"facts": {
+					"fence": "number",
+					"parent": { "any": ["text", { "is": null }] },
+					"parent_event": { "any": ["text", { "is": null }] }
+				}
+			},
+			"run_taken_back": {
+				"commits": ["reason,run"],
+				"facts": {}
+			}
+		},
+		run_moves: {
+			"active|checkpoint_sealed": "active",
+			"active|interruption_detected": "active",
+			"active|run_blocked": "blocked",
+			"active|run_canceled": "canceled",
+			"active|run_completed": "completed",
+			"active|run_failed": "failed",
+			"active|run_flagged": "manual_review_required",
+			"active|run_handed_over": "handed_over",
+			"active|run_resumed": "active",
+			"blocked|checkpoint_sealed": "blocked",
+			"blocked|run_blocked": "blocked",
+			"blocked|run_canceled": "canceled",
+			"blocked|run_completed": "completed",
+			"blocked|run_failed": "failed",
+			"blocked|run_flagged": "manual_review_required",
+			"blocked|run_handed_over": "handed_over",
+			"blocked|run_resumed": "active",
+			"failed|checkpoint_sealed": "failed",
+			"failed|run_blocked": "blocked",
+			"failed|run_canceled": "canceled",
+			"failed|run_completed": "completed",
+			"failed|run_failed": "failed",
+			"failed|run_flagged": "manual_review_required",
+			"failed|run_handed_over": "handed_over",
+			"failed|run_resumed": "active",
+			"handed_over|run_canceled": "canceled",
+			"handed_over|run_taken_back": "blocked",
+			"manual_review_required|checkpoint_sealed": "manual_review_required",
+			"manual_review_required|run_blocked": "blocked",
+			"manual_review_required|run_canceled": "canceled",
+			"manual_review_required|run_completed": "completed",
+			"manual_review_required|run_failed": "failed",
+			"manual_review_required|run_flagged": "manual_review_required",
+			"manual_review_required|run_handed_over": "handed_over",
+			"manual_review_required|run_resumed": "active",
+			"|run_started": "active"
+		},
+		run_status_after: {
+			"run_blocked": "blocked",
+			"run_canceled": "canceled",
+			"run_completed": "completed",
+			"run_failed": "failed",
+			"run_flagged": "manual_review_required",
+			"run_handed_over": "handed_over",
+			"run_resumed": "active",
+			"run_started": "active",
+			"run_taken_back": "blocked"
+		},
+		side_effects: [
+			"none",
+			"read",
+			"write",
+			"external_mutation",
+			"payment",
+			"notification",
+			"delegation"
+		],
+		types_by_hand: [
+			"approval_received",
+			"approval_requested",
+			"artifact_created",
+			"delegation_finished",
+			"delegation_started",
+			"execution_requested",
+			"execution_succeeded",
+			"intent_proposed",
+			"interruption_detected",
+			"plan_locked",
+			"policy_checked",
+			"tool_call_finished",
+			"tool_call_started"
+		]
+	};
+	// src/record/bodies.ts
+	/** Reads event bodies exactly: a body is accepted if and only if it is the one text that its content has. */
+	var SHARED = [
+		"actor",
+		"at",
+		"commits",
+		"log",
+		"prev",
+		"run",
+		"seq",
+		"type",
+		"v",
+		"writer"
+	];
+	var FACT = [...SHARED, "facts"].sort().join();
+	var EFFECT = [
+		...SHARED,
+		"attempt",
+		"effect",
+		"on_crash",
+		"side_effect",
+		"status",
+		"tool"
+	].sort().join();
+	function isEffect(body) {
+		return "effect" in body;
+	}
+	/** Reads a body; throws `Caught` for anything that is not exactly an event of version 1. */
+	function readBody(entry) {
+		const text = textOf(entry);
+		const content = text === null ? null : readCanonical(text)?.value;
+		if (text === null || !isObject(content) || !isPlain(content) || !isShared(content)) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
+		const members = Object.keys(content).sort().join();
+		if (!(members === FACT ? isObject(content.facts) : members === EFFECT && isAboutEffect(content))) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
+		return content;
+	}
+	function isObject(value) {
+		return typeof value === "object" && value !== null && !Array.isArray(value);
+	}
+	/** Whole numbers below 2^53 only: no two readers may understand one differently. */
+	function isPlain(value) {
+		if (typeof value === "number") return Number.isSafeInteger(value);
+		if (typeof value !== "object" || value === null) return true;
+		return Object.values(value).every(isPlain);
+	}
+	var isText = (value, form) => typeof value === "string" && form.test(value);
+	var isCount$1 = (value) => Number.isSafeInteger(value) && value >= 0;
+	function isShared({ actor, at, commits, log, prev, run, seq, type, v, writer }) {
+		const isKnown = isObject(actor) && Object.keys(actor).sort().join() === "id,kind,via" && typeof actor.id === "string" && isText(actor.kind, /^(?:agent|person|system)$/) && isText(actor.via, /^(?:process|api_key|passkey|signature|link|oidc)$/);
+		const isCommitted = isObject(commits) && Object.entries(commits).every(([name, hash]) => /^[a-z_]+$/.test(name) && isText(hash, /^[0-9a-f]{64}$/));
+		return isKnown && isCommitted && typeof log === "string" && typeof run === "string" && typeof type === "string" && v === 1 && isCount$1(seq) && isText(at, INSTANT) && isText(prev, /^[0-9a-f]{64}$/) && isText(writer, /^[0-9a-f]{32}$/);
+	}
+	function isAboutEffect({ attempt, effect, on_crash, side_effect, status, tool, type }) {
+		return isText(effect, /^[A-Za-z0-9_-]+$/) && isText(tool, /^[A-Za-z0-9_.:/-]+$/) && isText(status, /^[a-z_]+$/) && isText(type, /^[a-z_]+$/) && isCount$1(attempt) && isText(on_crash, /^(?:retry|hold|resend)$/) && rules_default.side_effects.includes(side_effect);
+	}
+	// src/record/lives.ts
+	/** The lives of effects as a journal tells them: every run dense and chained, every move one that the rules allow. */
+	var MOVES$1 = rules_default.moves;
+	var QUESTIONS = rules_default.questions;
+	var OPEN = ["pending", "approved"];
+	var ENDS = [
+		"succeeded",
+		"denied",
+		"canceled"
+	];
+	var NOT_ASKED = "";
+	var UNKNOWN$1 = "?";
+	var NOTHING = "0".repeat(64);
+	var PLACES = Object.keys(MOVES$1).map((place) => place.split("|"));
+	var STATUSES = new Set(PLACES.map(([, , after]) => after));
+	var WORDS = /* @__PURE__ */ new Set([...PLACES.map(([, type, after]) => `${type}|${after}`), ...[...STATUSES].map((status) => `${rules_default.late}|${status}`)]);
+	var OPENINGS = PLACES.filter(([before]) => before === "").map((place) => MOVES$1[place.join("|")]);
+	var namesIn = (body) => Object.keys(body.commits).sort();
+	/** Says whether an event of this move may commit to these values; of approval and grant, where either may be, only to one. */
+	function mayCommit({ always, sometimes }, names) {
+		const more = names.filter((name) => !always.includes(name));
+		return more.every((name) => sometimes.includes(name)) && !(more.includes("approval") && more.includes("grant")) && always.every((name) => names.includes(name));
+	}
+	/** Follows events in the order of the journal; throws `Caught` at the first that the rules do not allow. */
+	var Lives = class {
+		log;
+		isWhole;
+		runs = /* @__PURE__ */ new Map();
+		#effects = /* @__PURE__ */ new Map();
+		#questions = /* @__PURE__ */ new Map();
+		/** `isWhole` says that every event from the beginning of each run is shown; else a run may have gaps. */
+		constructor(log, isWhole) {
+			this.log = log;
+			this.isWhole = isWhole;
+		}
+		/** Checks one event against everything before it; gives how many gaps its run has. */
+		follow(body, hash) {
+			const gaps = this.#chain(body, hash);
+			if (isEffect(body)) this.#move(body, gaps);
+			else if (rules_default.effect_types.includes(body.type) || "approval" in body.commits) throw new Caught(`${body.type} names its effect, and this one does not`);
+			return gaps;
+		}
+		#chain({ log, run, seq, prev }, hash) {
+			const end = this.runs.get(run) ?? {
+				seq: this.isWhole || seq === 0 ? 0 : -1,
+				hash: NOTHING,
+				gaps: 0
+			};
+			let { gaps } = end;
+			if (log !== this.log) throw new Caught(`it belongs to another journal: ${log}`);
+			if (seq !== end.seq) {
+				if (this.isWhole || seq < end.seq) throw new Caught(`an event of its run is missing or comes twice: number ${end.seq} was expected, not ${seq}`);
+				if (end.seq >= 0) gaps += 1;
+			} else if (prev !== end.hash) throw new Caught("it does not follow the event before it in its run, of which it names the hash");
+			this.runs.set(run, {
+				seq: seq + 1,
+				hash,
+				gaps
+			});
+			return gaps;
+		}
+		#move(body, gaps) {
+			const { effect, type, status, attempt } = body;
+			const names = namesIn(body);
+			const life = this.#effects.get(effect) ?? {
+				body,
+				status: "",
+				attempt: 0,
+				gaps
+			};
+			if (this.isWhole || life.status !== "" && life.gaps === gaps || OPENINGS.some((move) => mayCommit(move, names))) checkMove(life, body, names);
+			else if (!WORDS.has(`${type}|${status}`) || names.includes("approval") && !(type in QUESTIONS)) throw new Caught(`no ${type} leads to ${status}`);
+			else this.#questions.set(effect, UNKNOWN$1);
+			const after = nextQuestion(this.#questions.get(effect) ?? NOT_ASKED, type, names, life.status);
+			if (after === null) throw new Caught(`${type} does not fit the approval of its effect`);
+			if (after !== NOT_ASKED) this.#questions.set(effect, after);
+			for (const name of [
+				"run",
+				"tool",
+				"side_effect",
+				"on_crash"
+			]) if (!ENDS.includes(life.status) && life.body[name] !== body[name]) throw new Caught(`its effect changed its ${name}`);
+			this.#effects.set(effect, {
+				body: life.body,
+				status,
+				attempt,
+				gaps
+			});
+		}
+	};
+	function checkMove(life, { type, status, attempt, on_crash, side_effect }, names) {
+		const move = MOVES$1[`${life.status}|${type}|${status}`];
+		if (!move) return checkLate(life, type, status, attempt, names);
+		if (!mayCommit(move, names)) throw new Caught(`${type} does not commit to (${names.join(", ")})`);
+		if (attempt !== life.attempt + (move.adds ?? 0) && type !== rules_default.adopted) throw new Caught(`its attempt is wrong: ${attempt}`);
+		if (move.only_retry && on_crash === "hold" && !names.includes(rules_default.again)) throw new Caught(`the effect was entered again while ${life.status}, though its tool holds when in doubt`);
+		if (move.only_harmless && !rules_default.harmless.includes(side_effect)) throw new Caught(`a person was asked about an effect that is ${life.status}: it may have happened`);
+	}
+	function checkLate(life, type, status, attempt, names) {
+		if (type !== rules_default.late || status !== life.status) throw new Caught(`no ${type} leads from ${life.status || "nothing"} to ${status}`);
+		if (!(rules_default.late_names.includes(names.join()) && attempt === life.attempt && attempt >= (status === "processing" ? 2 : 1))) throw new Caught("a late report changes nothing and commits to what came late");
+	}
+	/** Says how the question about an effect stands after a legal move; null when the question does not allow it. */
+	function nextQuestion(question, type, names, status) {
+		if (names.includes("approval")) {
+			if (type === "tool_call_started" && question === "used" && status !== "ready") return "used";
+			const [befores, after] = QUESTIONS[type];
+			return befores.includes(question) || question === UNKNOWN$1 ? after : null;
+		}
+		if (question === UNKNOWN$1) return UNKNOWN$1;
+		if (type === "tool_call_started") {
+			if (names.includes("grant") && !OPEN.includes(question)) return "over";
+			return question === NOT_ASKED ? NOT_ASKED : null;
+		}
+		if (type === "tool_call_canceled") return OPEN.includes(question) ? null : question;
+		return type === "approval_viewed" && question === NOT_ASKED ? null : question;
+	}
+	// src/record/merkle.ts
+	/** The tree of RFC 6962, grown leaf by leaf: what is kept is one hash per full subtree, so memory stays small. */
+	var LEAF = Uint8Array.of(0);
+	var NODE = Uint8Array.of(1);
+	function leafHash(entry) {
+		return sha256(concat(LEAF, entry));
+	}
+	function nodeHash(left, right) {
+		return sha256(concat(NODE, left, right));
+	}
+	/** Computes the root that a proof of inclusion leads to (RFC 9162, 2.1.3.2); null when the proof has a wrong length. */
+	async function rootByInclusion(leaf, index, size, proof, hashed = nodeHash) {
+		if (index >= size) return null;
+		let [place, last, root] = [
+			index,
+			size - 1,
+			leaf
+		];
+		for (const sibling of proof) {
+			if (last === 0) return null;
+			if (place % 2 === 1 || place === last) {
+				root = await hashed(sibling, root);
+				while (place % 2 === 0 && place !== 0) [place, last] = [Math.floor(place / 2), Math.floor(last / 2)];
+			} else root = await hashed(root, sibling);
+			[place, last] = [Math.floor(place / 2), Math.floor(last / 2)];
+		}
+		return last === 0 ? root : null;
+	}
+	// src/record/payloads.ts
+	/** Compares disclosed values with what events committed to, and accounts for those that are not there. */
+	var TAG = utf8("indelible/commit/v1\0");
+	var BASES = [
+		"request",
+		"subject",
+		"retention"
+	];
+	async function commitmentOf({ salt, field, value }) {
+		const name = utf8(field);
+		return toHex(await sha256(concat(TAG, salt, Uint8Array.of(name.length >> 8, name.length & 255), name, value)));
+	}
+	/** Says whether a value is written in its one way; a key is a hash, and the name of a side effect bare text. */
+	function isWrittenRight({ field, value }) {
+		if (field === "key") return value.length === 32;
+		const text = textOf(value);
+		return text !== null && (field === "side_effect_key" || isRecorded(text));
+	}
+	/** Counts values that are absent, and explains them: erased by an event, withheld, or missing. */
+	var Tally = class {
+		#absent = /* @__PURE__ */ new Map();
+		#count = 0;
+		#named = 0;
+		#erased = 0;
+		/** Takes in which values of an event are here. */
+		take({ run, seq, commits }, shown) {
+			const lacking = Object.keys(commits).filter((name) => !shown.includes(name));
+			this.#count += lacking.length;
+			if (lacking.length > 0) this.#absent.set(placeOf(run, seq), new Set(lacking));
+		}
+		/** Takes in which values a `payload_erased` event says are gone; throws `Caught` for anything malformed. */
+		erase(run, facts) {
+			const { basis, erased } = facts;
+			if (Object.keys(facts).sort().join() !== "basis,erased" || !BASES.includes(basis) || !Array.isArray(erased)) throw new Caught("a payload_erased says on what basis and what was erased");
+			for (const one of erased) {
+				if (!(isObject(one) && Object.keys(one).sort().join() === "fields,seq" && Number.isSafeInteger(one.seq) && Array.isArray(one.fields) && one.fields.every((name) => typeof name === "string"))) throw new Caught("a payload_erased names numbers of events and fields");
+				const fields = one.fields;
+				this.#named += fields.length;
+				const left = this.#absent.get(placeOf(run, one.seq));
+				for (const name of new Set(fields)) if (left?.delete(name)) this.#erased += 1;
+			}
+		}
+		/** Throws `Caught` when more is withheld than is absent, or a whole journal lacks what was neither erased nor withheld. */
+		close(withheld, isWhole) {
+			if (withheld > this.#count) throw new Caught(`more values are said to be withheld than are absent: ${withheld} of ${this.#count}`);
+			const erased = isWhole && withheld > 0 ? Math.min(this.#named, this.#count - withheld) : this.#erased;
+			if (isWhole && this.#count - erased > withheld) throw new Caught("values are missing that no event erased and nobody withheld");
+		}
+	};
+	var placeOf = (run, seq) => `${seq} ${run}`;
+	/** One key, one effect: at most one effect was ever entered under a key, where keys are shown. */
+	var OneKey = class {
+		#entered = /* @__PURE__ */ new Map();
+		#waiting = /* @__PURE__ */ new Map();
+		take(body, key) {
+			if (!isEffect(body)) return;
+			const { effect, attempt, status } = body;
+			if (key) this.#waiting.set(effect, toHex(key));
+			const found = this.#waiting.get(effect);
+			if (found === void 0) return;
+			if (attempt > 0) {
+				if ((this.#entered.get(found) ?? effect) !== effect) throw new Caught("its key has another effect already, and both were entered: at most one may be");
+				this.#entered.set(found, effect);
+			}
+			if (attempt > 0 || status === "denied" || status === "canceled") this.#waiting.delete(effect);
+		}
+	};
+	// src/record/runs.ts
+	/** The lives of runs as a journal tells them: begun, driven by one after the other, saved, and over when over. */
+	var FORMS = rules_default.run_forms;
+	var MOVES = rules_default.run_moves;
+	var STATUS_AFTER = rules_default.run_status_after;
+	var BY_HAND = "";
+	var UNKNOWN = "?";
+	var INTERRUPTED = "interruption_detected";
+	function fits(value, shape) {
+		if (shape === "text") return typeof value === "string";
+		if (shape === "number") return typeof value === "number";
+		if (shape === "truth") return typeof value === "boolean";
+		if (typeof shape === "string") return isObject(value);
+		return "any" in shape ? shape.any.some((one) => fits(value, one)) : value === shape.is;
+	}
+	var isByTheLedger = ({ type, facts }) => type !== BY_HAND && type in FORMS && (type !== INTERRUPTED || "fence" in facts);
+	var isByHand = ({ type, facts }) => !(type === "policy_checked" && "decision" in facts) && (rules_default.types_by_hand.includes(type) || type.includes("."));
+	/** Follows what is told of runs, each in its order; throws `Caught` at the first that the rules do not allow. */
+	var RunLives = class {
+		isWhole;
+		#courses = /* @__PURE__ */ new Map();
+		constructor(isWhole) {
+			this.isWhole = isWhole;
+		}
+		/** Takes in an event about no effect; `gaps` counts where its run was not shown, up to here. */
+		take(fact, gaps) {
+			const isMove = isByTheLedger(fact);
+			if (!isMove && !isByHand(fact)) {
+				if ("run" in fact.commits || "checkpoint" in fact.commits) throw new Caught(`${fact.type} tells of no run, and commits to one or to a checkpoint`);
+				return;
+			}
+			checkForm(fact, isMove);
+			const course = this.#course(fact, gaps);
+			if (course.lostAt !== null && (fact.type !== "run_resumed" || fact.seq !== course.lostAt + 1)) throw new Caught("the run lost its driver, and the next event does not tell who took it over");
+			course.lostAt = null;
+			if (isMove) move(course, fact);
+			else if (!rules_default.may_be_told.includes(course.status)) throw new Caught(`something is told of a run that is ${course.status}: nothing can be added to it`);
+		}
+		#course({ run, seq, type }, gaps) {
+			const known = this.#courses.get(run);
+			if (known) {
+				if (known.gaps !== gaps) Object.assign(known, {
+					status: UNKNOWN,
+					gaps,
+					lostAt: null,
+					checkpoints: null
+				});
+				return known;
+			}
+			const course = {
+				status: this.isWhole || seq === 0 ? "" : UNKNOWN,
+				gaps,
+				fence: 0,
+				lostAt: null,
+				checkpoints: null
+			};
+			if (!this.isWhole || type === "run_started") this.#courses.set(run, course);
+			return course;
+		}
+	};
+	function checkForm(fact, isMove) {
+		const form = FORMS[isMove ? fact.type : BY_HAND];
+		const shapes = !isMove && "said_by" in fact.facts ? {
+			...form.facts,
+			said_by: "text"
+		} : form.facts;
+		if (!(Object.keys(fact.facts).sort().join() === Object.keys(shapes).sort().join()) || !Object.entries(shapes).every(([name, shape]) => fits(fact.facts[name], shape))) throw new Caught(`${fact.type} says ${Object.keys(shapes).join(", ") || "nothing"} in clear, each in its own way`);
+		const names = Object.keys(fact.commits).sort();
+		if (!form.commits.includes(names.join())) throw new Caught(`${fact.type} does not commit to (${names.join(", ")})`);
+		if (fact.facts.status === "skipped" && !names.includes("side_effect_key")) throw new Caught(`${fact.type} was skipped, and names no side effect that was told before`);
+	}
+	function move(course, fact) {
+		const { type, facts, seq } = fact;
+		const after = course.status === UNKNOWN ? STATUS_AFTER[type] ?? UNKNOWN : MOVES[`${course.status}|${type}`];
+		if (after === void 0) throw new Caught(`no ${type} follows in a run that is ${course.status || "not started"}`);
+		if ("fence" in facts) checkFence(course, type, facts.fence, seq);
+		if (type === "checkpoint_sealed") {
+			const at = facts.at;
+			if (at < 0 || at >= seq) throw new Caught("its checkpoint is of no earlier event");
+			if (course.checkpoints?.has(facts.checkpoint)) throw new Caught("it was sealed before");
+			course.checkpoints?.add(facts.checkpoint);
+		} else if (type === "run_resumed" && facts.checkpoint !== null && course.checkpoints?.has(facts.checkpoint) === false) throw new Caught("it resumes from no checkpoint of this run");
+		else if (type === "run_started") course.checkpoints = /* @__PURE__ */ new Set();
+		course.status = after;
+		if (rules_default.over.includes(after)) course.checkpoints = null;
+	}
+	/** Each driver has a higher number than all before, and the one that was lost is the newest. */
+	function checkFence(course, type, fence, seq) {
+		if (type === INTERRUPTED) {
+			if (course.fence !== 0 && course.fence !== fence) throw new Caught("it tells of another driver than the newest");
+			course.lostAt = seq;
+		} else if (fence <= course.fence) throw new Caught("its driver's number is not higher than those before");
+		course.fence = fence;
+	}
+	// src/record/curve.ts
+	/** Which public keys one person can hold: points of the large prime-order group of Ed25519, written in one way. */
+	var P = 2n ** 255n - 19n;
+	var ORDER = 2n ** 252n + 27742317777372353535851937790883648493n;
+	var modP = (number) => (number % P + P) % P;
+	function power(root, exponent) {
+		let result = 1n;
+		for (let square = modP(root); exponent > 0n; exponent >>= 1n, square = modP(square * square)) if (exponent & 1n) result = modP(result * square);
+		return result;
+	}
+	var D = modP(-121665n * power(121666n, P - 2n));
+	function plus([x1, y1, z1, t1], [x2, y2, z2, t2]) {
+		const [a, b] = [modP((y1 - x1) * (y2 - x2)), modP((y1 + x1) * (y2 + x2))];
+		const [c, d] = [modP(2n * t1 * t2 * D), modP(2n * z1 * z2)];
+		const [e, f, g, h] = [
+			b - a,
+			d - c,
+			d + c,
+			b + a
+		];
+		return [
+			modP(e * f),
+			modP(g * h),
+			modP(f * g),
+			modP(e * h)
+		];
+	}
+	function isNeutralAfter(count, point) {
+		let total = [
+			0n,
+			1n,
+			1n,
+			0n
+		];
+		for (; count > 0n; count >>= 1n, point = plus(point, point)) if (count & 1n) total = plus(total, point);
+		return modP(total[0]) === 0n && modP(total[1] - total[2]) === 0n;
+	}
+	/** A key outside of the group lets one signature fit many messages: such a key is nobody's. */
+	function isWeak(raw) {
+		if (raw.length !== 32) return true;
+		const number = BigInt(`0x${toHex(Uint8Array.from(raw).reverse())}`);
+		const [y, sign] = [number & 2n ** 255n - 1n, number >> 255n];
+		if (y >= P) return true;
+		const square = modP((y * y - 1n) * power(D * y * y + 1n, P - 2n));
+		let x = power(square, (P + 3n) / 8n);
+		if (modP(x * x - square) !== 0n) x = modP(x * power(2n, (P - 1n) / 4n));
+		if (modP(x * x - square) !== 0n || x === 0n) return true;
+		if ((x & 1n) !== sign) x = P - x;
+		const point = [
+			x,
+			y,
+			1n,
+			modP(x * y)
+		];
+		return isNeutralAfter(8n, point) || !isNeutralAfter(ORDER, point);
+	}
+	/** Says whether a signature is this key's over a message. */
+	async function verifies(raw, signature, message) {
+		const key = await crypto.subtle.importKey("raw", raw, "Ed25519", false, ["verify"]);
+		return signature.length === 64 && await crypto.subtle.verify("Ed25519", key, signature, message);
+	}
+	// src/record/notes.ts
+	/** Signed heads of the journal: C2SP signed notes, read strictly. */
+	var NotReadable = class extends Caught {};
+	var ED25519 = 1;
+	var MOST_BYTES = 1e6;
+	var MOST_SIGNATURES = 100;
+	var BARRED = /[+\u0000-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]|\p{Cs}/u;
+	function parseNote(note) {
+		const text = typeof note === "string" ? note : textOf(note);
+		if (text === null || utf8(text).length > MOST_BYTES) throw new NotReadable("this note is no UTF-8, or too long");
+		if (/[\u0000-\u0009\u000b-\u001f]|\p{Cs}/u.test(text)) throw new NotReadable("control characters stand in this note");
+		const cut = text.lastIndexOf("\n\n");
+		if (cut < 0 || !text.endsWith("\n") || cut + 2 === text.length) throw new NotReadable("this is no signed note: it has no signatures");
+		const lines = text.slice(cut + 2, -1).split("\n");
+		if (lines.length > MOST_SIGNATURES) throw new NotReadable("too many signatures stand under this note");
+		return {
+			text: text.slice(0, cut + 1),
+			signatures: lines.map(parseSignature)
+		};
+	}
+	function parseSignature(line) {
+		const [dash, name, encoded, ...rest] = line.split(" ");
+		if (dash !== "—" || !name || encoded === void 0 || rest.length > 0 || BARRED.test(name)) throw new NotReadable("a line of signature cannot be read");
+		const bytes = strictBase64(encoded, `the signature of ${name}`);
+		if (bytes.length < 5) throw new NotReadable("a signature is too short");
+		return {
+			name,
+			keyId: bytes.slice(0, 4),
+			bytes: bytes.slice(4)
+		};
+	}
+	function parseHead(text) {
+		const lines = text.split("\n");
+		const [origin, size, root] = lines;
+		if (lines.length < 4 || lines.pop() !== "" || lines.includes("") || !/^(0|[1-9][0-9]{0,18})$/.test(size) || BigInt(size) >= 2n ** 63n) throw new NotReadable("this is no head of a journal");
+		const bytes = strictBase64(root, "the root of this head");
+		if (bytes.length !== 32) throw new NotReadable("the root of this head is no hash");
+		return {
+			origin,
+			size: Number(size),
+			root: bytes
+		};
+	}
+	/** Reads a public key as it is handed around, `name+id+base64`, and checks that its id is its own and that it is sound. */
+	async function parseKey(vkey) {
+		const [name, id, ...rest] = vkey.trim().split("+");
+		if (!name || BARRED.test(name) || !/^[0-9a-f]{8}$/.test(id ?? "")) throw new NotReadable("a key looks like name+0123abcd+base64");
+		const typed = strictBase64(rest.join("+"), "the key");
+		if (typed.length !== 33 || typed[0] !== ED25519) throw new NotReadable("only Ed25519 keys are known here");
+		const keyId = (await sha256(concat(utf8(name), Uint8Array.of(10), typed))).slice(0, 4);
+		if (toHex(keyId) !== id) throw new NotReadable("the id of this key is not its own");
+		const publicKey = typed.slice(1);
+		if (isWeak(publicKey)) throw new NotReadable("this is no key that one person can hold: signatures by it prove nothing");
+		return {
+			name,
+			keyId,
+			publicKey,
+			vkey: vkey.trim()
+		};
+	}
+	/** Says whether a note carries a signature by this key; throws `Caught` when one says so and does not fit. */
+	async function isSignedBy(note, key) {
+		const claimed = note.signatures.filter((one) => one.name === key.name && same(one.keyId, key.keyId));
+		for (const { bytes } of claimed) if (!await verifies(key.publicKey, bytes, utf8(note.text))) throw new Caught(`the signature of ${key.name} does not fit the text above it`);
+		return claimed.length > 0;
+	}
+	// src/record/trust.ts
+	/** Whose signature counts on which head: pinned keys, rotations, revocations. A key that only stands in the evidence is never trusted. */
+	var MEMBERS$1 = rules_default.journal_members;
+	var OWN_RUN = "indelible:journal";
+	var sizeOf = (value) => {
+		if (!Number.isSafeInteger(value) || value < 0) throw new Caught("a size is a whole number");
+		return value;
+	};
+	/** Collects what a journal says about its own keys, and tells whose signature a head needs. */
+	var KeyChain = class {
+		origin;
+		#rotations = [];
+		#revoked = /* @__PURE__ */ new Map();
+		#writers = /* @__PURE__ */ new Map();
+		constructor(origin) {
+			this.origin = origin;
+		}
+		/** Takes in what an event of the journal's own run says; throws `Caught` when it does not hold. */
+		async learn(index, run, type, facts) {
+			if (run !== OWN_RUN || !Object.hasOwn(MEMBERS$1, type)) return;
+			if (Object.keys(facts).sort().join() !== MEMBERS$1[type].join()) throw new Caught(`a ${type} says ${MEMBERS$1[type].join(", ") || "nothing"}`);
+			if (type === "key_rotated") await this.#rotate(index, facts);
+			else if (type === "key_registered") await keyIn(facts.key);
+			else if (type === "key_revoked") {
+				const [key, size] = [await keyIn(facts.key), sizeOf(facts.size)];
+				const raw = toHex(key.publicKey);
+				this.#revoked.set(raw, Math.min(size, this.#revoked.get(raw) ?? size));
+			} else if (type === "log_continued") checkContinued(facts);
+			else if (type === "writer_registered") this.#register(facts);
+		}
+		async #rotate(index, facts) {
+			const [old, next] = [await keyIn(facts.old), await keyIn(facts.new)];
+			if (old.vkey !== facts.old || next.vkey !== facts.new || old.name !== next.name || same(old.publicKey, next.publicKey)) throw new Caught("a rotation leads from one key of a journal to another");
+			const message = concat(utf8("indelible/rotate/v1\0"), utf8(`${old.vkey}\n${next.vkey}`));
+			for (const [key, signature] of [[old, facts.old_signature], [next, facts.new_signature]]) if (!await verifies(key.publicKey, strictBase64(signature, "a signature"), message)) throw new Caught("one of the two keys did not sign this rotation");
+			const last = this.#rotations.at(-1);
+			if (old.name !== this.origin || last && !same(last.new.publicKey, old.publicKey)) throw new Caught("this is a rotation of another key");
+			this.#rotations.push({
+				index,
+				old,
+				new: next
+			});
+		}
+		#register({ key, writer }) {
+			if (typeof writer !== "string" || isWeak(strictBase64(key, "the writer's key"))) throw new Caught("a writer has a key of its own");
+			if ((this.#writers.get(writer) ?? key) !== key) throw new Caught("the writer has another key already");
+			this.#writers.set(writer, key);
+		}
+		/** Throws `Caught` when a look at the newest head is enough to see that it is not the journal of these keys. */
+		static async checkAtOnce(note, head, pinned) {
+			if (pinned.length > 0 && !pinned.some((key) => key.name === head.origin)) throw new Caught(`it is a head of another journal than the key you pinned: ${head.origin}`);
+			for (const key of pinned) await isSignedBy(note, key);
+		}
+		/** Throws `Caught` unless a head is signed by the key that is trusted for its size; every line by a known key has to fit. */
+		async checkSigned(note, head, pinned) {
+			if (head.origin !== this.origin) throw new Caught(`it is a head of another journal: ${head.origin}`);
+			const named = this.#rotations.flatMap((one) => [one.old, one.new]);
+			const isKnown = pinned.some((key) => key.name === this.origin && named.some((one) => same(one.publicKey, key.publicKey)));
+			const keys = named.length === 0 ? pinned : isKnown ? [this.#signerOf(head.size)] : [];
+			const signers = /* @__PURE__ */ new Set();
+			for (const key of [...pinned, ...named]) if (await isSignedBy(note, key)) signers.add(key.vkey);
+			const good = keys.find((key) => signers.has(key.vkey) && key.name === this.origin && head.size <= (this.#revoked.get(toHex(key.publicKey)) ?? head.size));
+			if (!good) throw new Caught(signers.size > 0 ? "the head is signed by a key that was replaced or revoked" : "the head is not signed by the key of this journal");
+			return good;
+		}
+		#signerOf(size) {
+			return this.#rotations.findLast((one) => one.index < size)?.new ?? this.#rotations[0].old;
+		}
+	};
+	async function keyIn(vkey) {
+		if (typeof vkey !== "string") throw new Caught("a key is written as a text");
+		return parseKey(vkey);
+	}
+	function checkContinued({ lost, size }) {
+		sizeOf(size);
+		if (!isObject(lost) || Object.keys(lost).sort().join() !== "root,size" || rootOf(lost.root).length !== 32) throw new Caught("a continuation names size and root of what was lost");
+		sizeOf(lost.size);
+	}
+	var rootOf = (root) => strictBase64(root, "the lost root");
+	// src/record/examination.ts
+	/** Examines a journal's entries one after the other: their form, the rules, the keys, the values. */
+	/** Takes in entries in their order; throws `Caught` at the first that is not as it should be. */
+	var Examination = class {
+		chain;
+		lives;
+		tally = new Tally();
+		#runs;
+		#oneKey = new OneKey();
+		/** `isWhole` says that every event of each run that is shown at all is shown, from its first. */
+		constructor(origin, isWhole) {
+			this.chain = new KeyChain(origin);
+			this.lives = new Lives(origin, isWhole);
+			this.#runs = new RunLives(isWhole);
+		}
+		/** Examines one entry with the values that came with it. */
+		async take(index, entry, values = []) {
+			const body = readBody(entry);
+			const gaps = this.lives.follow(body, toHex(await leafHash(entry)));
+			if (!isEffect(body)) {
+				await this.chain.learn(index, body.run, body.type, body.facts);
+				if (body.type === "payload_erased") this.tally.erase(body.run, body.facts);
+			}
+			await checkValues(body, values);
+			this.tally.take(body, values.map((one) => one.field));
+			this.#oneKey.take(body, values.find((one) => one.field === "key")?.value);
+			if (!isEffect(body)) this.#runs.take(body, gaps);
+			return body;
+		}
+	};
+	async function checkValues(body, values) {
+		const seen = /* @__PURE__ */ new Set();
+		for (const one of values) {
+			const expected = Object.hasOwn(body.commits, one.field) ? body.commits[one.field] : void 0;
+			if (seen.has(one.field) || await commitmentOf(one) !== expected) throw new Caught(`its “${one.field}” is not the value it committed to`);
+			if (!isWrittenRight(one)) throw new Caught(`its “${one.field}” is not written canonically`);
+			seen.add(one.field);
+		}
+	}
+	// src/record/report.ts
+	/** Verifies the record inside an HTML report: an excerpt with proofs, values and a manifest. Knows nothing of the page. */
+	var TEXTS = [
+		"format",
+		"indelible",
+		"kind",
+		"made_at",
+		"origin",
+		"root"
+	];
+	var NUMBERS = [
+		"events",
+		"first",
+		"last",
+		"payloads",
+		"size",
+		"withheld"
+	];
+	var MEMBERS = [
+		...TEXTS,
+		...NUMBERS,
+		"keys",
+		"run"
+	].sort();
+	var AT_ONCE = 250;
+	var isCount = (value) => Number.isSafeInteger(value) && value >= 0;
+	var pause = () => new Promise((go) => setTimeout(go));
+	/** Strict: what has a member more or less than it should is refused. */
+	function members(object, names, what) {
+		if (!isObject(object) || Object.keys(object).sort().join() !== names.join()) throw new Caught(`${what} has members missing or added`);
+		return object;
+	}
+	/** Reads the record's JSON; it is written in one way only, so that no two readers see two records in it. */
+	function readRecord(text) {
+		let record;
+		try {
+			record = JSON.parse(text);
+			if (!isObject(record) || !Array.isArray(record.events)) throw new Caught();
+			if (`{"events":[${record.events.map((event) => `\n${harmless(event)}`).join(",")}\n],"head":${harmless(record.head)},"manifest":${harmless(record.manifest)}}\n` === text.trimStart()) return record;
+		} catch {}
+		throw new Caught("the record is not written as a report writes it");
+	}
+	var harmless = (content) => canonical(content).replace(/[^\x20-\x7e]|[<>&]/g, (letter) => `\\u${letter.charCodeAt(0).toString(16).padStart(4, "0")}`);
+	/** Gives everything there is to say about a record, but whose signature its head carries. */
+	async function checkRecord(text, progress = () => {}) {
+		const report = {
+			events: [],
+			problems: [],
+			note: null,
+			head: null,
+			manifest: {},
+			payloads: 0,
+			begins: /* @__PURE__ */ new Map(),
+			chain: null
+		};
+		try {
+			const record = members(readRecord(text), [
+				"events",
+				"head",
+				"manifest"
+			], "the record");
+			if (typeof record.head !== "string") throw new Caught("the signed head cannot be read");
+			report.note = parseNote(record.head);
+			report.head = parseHead(report.note.text);
+			report.manifest = readManifest(record.manifest);
+			const events = record.events;
+			if (events.length === 0) throw new Caught("the record holds no events");
+			const nodes = [];
+			for (let number = 0; number < events.length; number += AT_ONCE) {
+				for (const given of events.slice(number, number + AT_ONCE)) report.events.push(await readEvent(given, report.head, nodes));
+				progress(report.events.length / events.length);
+				await pause();
+			}
+			await examine(report, report.head);
+			checkManifest(report, report.head);
+		} catch (problem) {
+			if (!(problem instanceof Caught)) throw problem;
+			report.problems.push({
+				part: "tree",
+				what: problem.message
+			});
+		}
+		return report;
+	}
+	/** Reads one event, and checks what can be told of it alone: its way to the root, and the values it committed to. */
+	async function readEvent(given, head, nodes) {
+		const event = {
+			index: null,
+			hash: null,
+			body: null,
+			text: null,
+			fields: null,
+			payloads: [],
+			absent: [],
+			problems: []
+		};
+		const blame = (part, what, expected, found) => event.problems.push({
+			part,
+			what,
+			event,
+			...expected !== void 0 && { expected },
+			...found !== void 0 && { found }
+		});
+		try {
+			const proof = proofOf(isObject(given) ? given.proof : null, nodes);
+			const { index, body, payloads } = members(given, [
+				"body",
+				"index",
+				"payloads",
+				"proof"
+			], "it");
+			if (!isCount(index)) throw new Caught("its place in the journal is no number");
+			event.index = index;
+			event.body = strictBase64(body, "its content");
+			const leaf = await leafHash(event.body);
+			event.hash = toHex(leaf);
+			const root = await rootByInclusion(leaf, index, head.size, proof, hashed);
+			if (!root || !same(root, head.root)) blame("tree", "it does not lead to the signed root: this event, or its proof, was changed", toHex(head.root), root ? toHex(root) : "a proof of the wrong length");
+			event.text = textOf(event.body);
+			if (event.text === null) throw new Caught("its content is no UTF-8");
+			event.fields = readBody(event.body);
+			await readValues(event, event.fields, payloads, blame);
+		} catch (problem) {
+			if (!(problem instanceof Caught)) throw problem;
+			blame("tree", problem.message);
+		}
+		return event;
+	}
+	async function readValues(event, body, given, blame) {
+		if (!Array.isArray(given)) throw new Caught("its payloads are none");
+		for (const one of given) {
+			const { field, salt, value } = members(one, [
+				"field",
+				"salt",
+				"value"
+			], "a value");
+			if (typeof field !== "string") throw new Caught("a value belongs to no field");
+			const shown = {
+				field,
+				salt: fromHex(salt, 32, "a salt"),
+				value: strictBase64(value, "a value")
+			};
+			const [expected, found] = [Object.hasOwn(body.commits, field) ? body.commits[field] : "no such value", await commitmentOf(shown)];
+			const isGood = expected === found && !event.payloads.some((other) => other.field === field);
+			if (!isGood) blame("values", `its “${field}” is not the value this event committed to`, expected, found);
+			event.payloads.push({
+				...shown,
+				isGood
+			});
+		}
+		event.absent = Object.keys(body.commits).filter((name) => !event.payloads.some((one) => one.field === name)).map((field) => ({
+			field,
+			isErased: false
+		}));
+	}
+	/** A hash that came before is named by its number, so that it stands in the file once. */
+	function proofOf(given, nodes) {
+		if (!Array.isArray(given)) throw new Caught("its proof is none");
+		return given.map((one) => {
+			if (isCount(one) && one < nodes.length) return nodes[one];
+			const node = strictBase64(one, "a hash of its proof");
+			if (node.length !== 32) throw new Caught("its proof is none");
+			nodes.push(node);
+			return node;
+		});
+	}
+	var known = /* @__PURE__ */ new Map();
+	function hashed(left, right) {
+		const pair = toHex(left) + toHex(right);
+		const found = known.get(pair) ?? nodeHash(left, right);
+		known.set(pair, found);
+		return found;
+	}
+	/** Follows the events in their order, up to the first that the rules do not allow. */
+	async function examine(report, head) {
+		const { kind, withheld } = report.manifest;
+		const examination = new Examination(head.origin, kind !== "period");
+		report.chain = examination.chain;
+		let before = kind === "journal" ? -1 : null;
+		for (const event of report.events) {
+			if (event.fields) noteBegin(report, event.fields);
+			if (event.problems.length > 0 || event.body === null || event.index === null) return;
+			try {
+				if (!(before === null || (kind === "run" ? event.index > before : event.index === before + 1))) throw new Caught("events before it are missing, doubled or out of order");
+				before = event.index;
+				await examination.take(event.index, event.body, event.payloads);
+			} catch (problem) {
+				if (!(problem instanceof Caught)) throw problem;
+				event.problems.push({
+					part: "chain",
+					what: problem.message,
+					event
+				});
+				return;
+			}
+		}
+		if (kind === "journal" && before !== head.size - 1) report.problems.push({
+			part: "chain",
+			what: "the journal's last events are missing",
+			expected: `${head.size} entries`,
+			found: `${(before ?? -1) + 1} entries`
+		});
+		markErased(report);
+		try {
+			examination.tally.close(withheld, kind === "journal");
+		} catch (problem) {
+			if (!(problem instanceof Caught)) throw problem;
+			report.problems.push({
+				part: "values",
+				what: problem.message
+			});
+		}
+	}
+	function noteBegin({ begins }, { run, seq }) {
+		if (!begins.has(run)) begins.set(run, seq);
+	}
+	function readManifest(given) {
+		const manifest = members(given, MEMBERS, "the manifest");
+		const { kind, keys, run } = manifest;
+		const isGood = TEXTS.every((name) => typeof manifest[name] === "string") && NUMBERS.every((name) => isCount(manifest[name])) && Array.isArray(keys) && keys.every((key) => typeof key === "string");
+		const isKnown = [
+			"journal",
+			"run",
+			"period"
+		].includes(kind) && (kind === "run" ? typeof run === "string" : run === null);
+		if (!isGood || !isKnown || manifest.format !== "indelible/report/v1") throw new Caught("the manifest is none of the format indelible/report/v1");
+		return manifest;
+	}
+	/** Nothing in the manifest is trusted: where it contradicts the rest, somebody changed something. */
+	function checkManifest(report, head) {
+		const { manifest, events } = report;
+		report.payloads = events.reduce((sum, event) => sum + event.payloads.length, 0);
+		const truths = {
+			origin: head.origin,
+			size: head.size,
+			root: toBase64(head.root),
+			events: events.length,
+			payloads: report.payloads,
+			first: events[0].index,
+			last: events.at(-1).index
+		};
+		for (const [name, truth] of Object.entries(truths)) if (manifest[name] !== truth) report.problems.push({
+			part: "manifest",
+			what: `the manifest's “${name}” is not what the record shows`,
+			expected: String(truth),
+			found: String(manifest[name])
+		});
+		for (const event of manifest.kind === "run" ? events : []) if (event.fields && event.fields.run !== manifest.run) event.problems.push({
+			part: "chain",
+			what: "it belongs to another run",
+			expected: String(manifest.run),
+			found: String(event.fields.run),
+			event
+		});
+	}
+	/** A value that went by an event of its run was erased lawfully; one that is only absent may have been withheld. */
+	function markErased({ events }) {
+		const erased = /* @__PURE__ */ new Set();
+		const named = (run, seq, field) => JSON.stringify([
+			run,
+			seq,
+			field
+		]);
+		for (const { fields } of events) {
+			if (fields?.type !== "payload_erased") continue;
+			const { erased: gone } = fields.facts;
+			for (const one of gone) for (const name of one.fields) erased.add(named(fields.run, one.seq, name));
+		}
+		for (const event of events) for (const one of event.absent) one.isErased = erased.has(named(event.fields?.run, event.fields?.seq, one.field));
+	}
+	/** Says whose signature the head carries, as the journal's own words let it count; a browser without Ed25519 never says signed. */
+	async function checkSignature(report, vkeys) {
+		const { note, head } = report;
+		if (!note || !head) return {
+			state: "unreadable",
+			why: "the record cannot be read"
+		};
+		const keys = [];
+		try {
+			for (const vkey of vkeys) keys.push(await parseKey(vkey));
+		} catch (problem) {
+			return {
+				state: "unreadable",
+				why: problem instanceof NotReadable ? problem.message : "This key cannot be read."
+			};
+		}
+		const [key] = keys;
+		const chain = report.chain ?? new KeyChain(head.origin);
+		try {
+			if (!keys.some((one) => one.name === head.origin)) return {
+				state: "foreign",
+				...key && { key }
+			};
+			await KeyChain.checkAtOnce(note, head, keys);
+			return {
+				state: "signed",
+				key: await chain.checkSigned(note, head, keys)
+			};
+		} catch (problem) {
+			if (!(problem instanceof Caught)) return {
+				state: "cannot",
+				...key && { key }
+			};
+			return {
+				state: problem.message.includes("does not fit") ? "forged" : problem.message.includes("replaced or revoked") ? "retired" : "unsigned",
+				why: problem.message,
+				...key && { key }
+			};
+		}
+	}
+	/** Gives the one word for a record and the keys that came another way. */
+	async function verdictOf(text, vkeys) {
+		const report = await checkRecord(text);
+		if (report.problems.length > 0 || report.events.some((event) => event.problems.length > 0)) return "tampered";
+		if (vkeys.length === 0) return "cannot_tell";
+		const { state } = await checkSignature(report, vkeys);
+		return state === "signed" ? "verified" : state === "cannot" || state === "unreadable" ? "cannot_tell" : "tampered";
+	}
+	exports.checkRecord = checkRecord;
+	exports.checkSignature = checkSignature;
+	exports.readRecord = readRecord;
+	exports.textOf = textOf;
+	exports.toHex = toHex;
+	exports.verdictOf = verdictOf;
+	return exports;
+})({});
