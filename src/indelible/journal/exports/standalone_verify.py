@@ -79,6 +79,12 @@ class Key:
         is_good = content[:1] == b"\1" and is_sound_key(self.raw) and self.id.hex() == parts[1]
         expect(is_good and re.fullmatch(r"[^\s+]+", self.name), f"{self.name}: the key is weak or damaged")
 
+    @classmethod
+    def of(cls, name, raw):
+        content = b"\1" + raw
+        key_id = sha256(name.encode() + b"\n" + content).digest()[:4]
+        return cls(f"{name}+{key_id.hex()}+{b64encode(content).decode()}")
+
     def verifies(self, signature, message):
         try:
             return Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message) is None
@@ -111,6 +117,20 @@ class Head:
         found = [content for name, key_id, content in self.signatures if (name, key_id) == (key.name, key.id)]
         expect(all(key.verifies(one, self.text.encode()) for one in found), f"{self.name}: a signature does not fit")
         return bool(found)
+
+    def followed(self, keys):
+        """Gives these keys, and those that follow them by rotations that stand under the head."""
+        found = list(keys)
+        for old in found:
+            line_id = sha256(old.name.encode() + b"\n\xffindelible/rotation/v1\0" + old.raw).digest()[:4]
+            for _, _, said in (one for one in self.signatures if one[:2] == (old.name, line_id)):
+                expect(len(said) == 160, f"{self.name}: a rotation has another length")
+                new = Key.of(old.name, said[:32])
+                message = f"indelible/rotate/v1\0{old.vkey}\n{new.vkey}".encode()
+                is_signed = old.verifies(said[32:96], message) and new.verifies(said[96:], message)
+                expect(is_signed, f"{self.name}: a rotation is not signed by both keys")
+                found += [new] if new.vkey not in {key.vkey for key in found} else []
+        return found
 
 
 # ── the tree: RFC 6962 hashes, kept in tiles of 256 ──────────────────────────────────────────────────────────────────
@@ -233,11 +253,12 @@ class Examination:
 
     def check_signed(self, head, pinned):
         """Trust begins at a pinned key; it follows rotations forward, and back from the newest head."""
-        keys = [key for key in pinned if key.name == self.origin]
+        keys = pinned = head.followed(key for key in pinned if key.name == self.origin)
         if self.rotations:
-            known = {key.raw for _, old, new in self.rotations for key in (old, new)}
             later = [new for index, _, new in self.rotations if index < head.size]
-            keys = [later[-1] if later else self.rotations[0][1]] if any(key.raw in known for key in keys) else []
+            keys = head.followed([later[-1] if later else self.rotations[0][1]])
+            known = {key.raw for _, old, new in self.rotations for key in (old, new, *keys)}
+            keys = keys if any(key.raw in known for key in pinned) else []
         signers = {key.vkey: key for key in (*pinned, *keys) if head.signed_by(key)}
         good = [key for key in keys if key.vkey in signers and head.size <= self.revoked.get(key.raw, head.size)]
         expect(good and head.origin == self.origin, f"{head.name} is not signed by a key you pinned")

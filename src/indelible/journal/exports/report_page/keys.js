@@ -54,25 +54,50 @@ async function parseVkey(text) {
   return { name, id, raw };
 }
 
+const signs = async (key, content, message) => content.length === 64 && await crypto.subtle.verify(
+  "Ed25519", await crypto.subtle.importKey("raw", key.raw, "Ed25519", false, ["verify"]), content, message) === true;
+const vkeyOf = ({ name, id, raw }) => `${name}+${id}+${btoa(String.fromCharCode(1, ...raw))}`;
+
+// The key, and those that follow it by rotations that stand under the head, each signed by both keys; null if one is not.
+async function followed(note, key) {
+  const found = [key];
+  for (const old of found) {
+    const line = joined(encoder.encode(`${old.name}\n`), Uint8Array.of(255), encoder.encode("indelible/rotation/v1\0"), old.raw);
+    const id = hexOf((await sha256(line)).slice(0, 4));
+    for (const { content } of note.signatures.filter((one) => one.name === old.name && one.keyId === id)) {
+      const raw = content.slice(0, 32);
+      if (content.length !== 160 || isWeak(raw)) return null;
+      const newId = hexOf((await sha256(encoder.encode(`${old.name}\n`), Uint8Array.of(1), raw)).slice(0, 4));
+      const next = { name: old.name, id: newId, raw };
+      const message = encoder.encode(`indelible/rotate/v1\0${vkeyOf(old)}\n${vkeyOf(next)}`);
+      const isSigned = await signs(old, content.slice(32, 96), message) && await signs(next, content.slice(96), message);
+      if (!isSigned) return null;
+      if (!found.some((one) => one.id === next.id)) found.push(next);
+    }
+  }
+  return found;
+}
+
 // Gives "signed", "foreign" (the key is another journal's), "unsigned" (not by this key), "forged" or "cannot": a browser
 // without Ed25519 never says signed. One key signs the journals of all tenants, and what it signs does not name it: so
 // whose journal this is, its origin says alone.
 async function checkSignature(note, origin, vkey) {
   const key = await parseVkey(vkey);
   if (key.name !== origin) return { state: "foreign", key };
-  const claims = note.signatures.filter((one) => one.name === key.name && one.keyId === key.id);
-  if (!claims.length) return { state: "unsigned", key };
   const text = encoder.encode(note.text);
+  let signer = null;
   try {
-    const imported = await crypto.subtle.importKey("raw", key.raw, "Ed25519", false, ["verify"]);
-    for (const { content } of claims) {
-      const isGood = content.length === 64 && await crypto.subtle.verify("Ed25519", imported, content, text);
-      if (isGood !== true) return { state: "forged", key };
+    for (const one of await followed(note, key) ?? [null]) {
+      if (!one) return { state: "forged", key };
+      for (const { content } of note.signatures.filter((line) => line.name === one.name && line.keyId === one.id)) {
+        if (!await signs(one, content, text)) return { state: "forged", key };
+        signer = one;
+      }
     }
   } catch {
     return { state: "cannot", key };
   }
-  return { state: "signed", key };
+  return signer ? { state: "signed", key: signer } : { state: "unsigned", key };
 }
 
 // What the journal itself says against a key for a head of this size: that it was revoked, or replaced by another.
