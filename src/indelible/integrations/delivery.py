@@ -97,7 +97,7 @@ class Delivery:
         self._begun.discard(session)
 
     def count_signed(self) -> int:
-        """Return how many of the recorded entries a signed head covers; as far as was known last, if nothing answers."""
+        """Return how many of the recorded entries a signed head covers; what was known last, if nothing answers."""
         with self._counting:
             while self._unsigned and self._is_signed(*self._unsigned[0][:2]):
                 self._signed += self._unsigned.popleft()[2]

@@ -120,7 +120,7 @@ class Recorder:
 
     @property
     def signed_total(self) -> int:
-        """Counts what is in the ledger under a signed head. It asks the ledger; what was known last, if that is away."""
+        """Count what a signed head covers. It asks the ledger; if that is away, it is the last answer."""
         signed = self._delivery.count_signed()
         if signed == self.recorded_total:
             self._unsigned_since = None
@@ -275,8 +275,8 @@ class Recorder:
         if unsigned and not self._has_told_unsigned and self._on_failure != "silent":
             self._has_told_unsigned = True
             _LOG.warning(
-                "%d events are recorded and no signed head covers them: no process seals this journal. Start one on the "
-                "machine that has the key: indelible worker; or open the ledger with seal=True",
+                "%d events are recorded and no signed head covers them: no process seals this journal. Start one on "
+                "the machine that has the key: indelible worker; or open the ledger with seal=True",
                 unsigned,
             )
 
