@@ -13,9 +13,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from indelible.core.verifying.findings import Report
 
 OPTIONS: dict[str, dict[str, bool]] = {
+    "live": {},
+    "bundle": {},
     "tree": {"semantics": False},
     "semantics": {},
     "deep": {"deep": True},
@@ -26,7 +31,7 @@ def _ours(kind: str, path: str, key: str) -> Callable[[], int]:
     from indelible.journal.evidence.verification import verify
 
     def check() -> int:
-        report = verify(path, [key], **OPTIONS[kind])  # type: ignore[arg-type]
+        report = _live(path, key) if kind == "live" else verify(path, [key], **OPTIONS[kind])  # type: ignore[arg-type]
         if report.verdict != "verified":
             raise AssertionError(f"{report.verdict}: {report.why}")
         if kind == "deep" and report.counts.signatures < report.counts.events - 2:
@@ -34,6 +39,17 @@ def _ours(kind: str, path: str, key: str) -> Callable[[], int]:
         return report.counts.events
 
     return check
+
+
+def _live(path: str, key: str) -> Report:
+    """Verifies a ledger as the command does where the key is at hand."""
+    from indelible import Ledger
+    from indelible.journal.evidence.live import LiveEvidence
+    from indelible.journal.evidence.verification import verify
+
+    with Ledger.open(f"sqlite:///{path}", keys=Path(path).parent / "keys", seal=False, wakeups=False) as ledger:
+        notary = ledger._engine.notary
+        return verify(LiveEvidence(ledger._engine.recorded, ledger.tenant, notary.seal_with_own_key), [key])
 
 
 def _theirs(path: str) -> Callable[[], int]:

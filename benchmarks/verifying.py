@@ -21,6 +21,7 @@ from benchmarks.servers import Stores
 
 ROUNDS = 3
 SAMPLE = 20_000  # events, where each has a signature to check: the rate does not depend on their number
+EVENTS_OF_CALL = 2
 UNIT = "events/s of CPU"
 
 
@@ -77,6 +78,7 @@ def _our_tasks(directory: Path, events: int, results: Results) -> dict[str, Task
     paths = {name: directory / f"bundle_{name}" for name in ("whole", "tenth", "disclosed")}
     whole, tenth = ((bundles.make_bundle(paths[name], size),) for name, size in _sizes(events))
     disclosed = (bundles.make_bundle(paths["disclosed"], SAMPLE, is_disclosed=True),)
+    live = (_live_ledger(directory / "live"),)
     return {
         "tree": Task(kind="tree", path=paths["whole"], key=whole),
         "semantics": Task(kind="semantics", path=paths["whole"], key=whole),
@@ -84,7 +86,23 @@ def _our_tasks(directory: Path, events: int, results: Results) -> dict[str, Task
         "semantics_tenth": Task(kind="semantics", path=paths["tenth"], key=tenth),
         "values": Task(kind="semantics", path=paths["disclosed"], key=disclosed),
         "deep": Task(kind="deep", path=paths["disclosed"], key=disclosed),
+        "live": Task(kind="live", path=directory / "live" / "ledger.db", key=live),
+        "bundle": Task(kind="bundle", path=directory / "live" / "bundle.zip", key=live),
     }
+
+
+def _live_ledger(folder: Path) -> str:
+    """Make a ledger of so many events by calls, ten in each run, and its bundle; return the key to verify both with."""
+    from indelible import Ledger, ToolCall
+
+    folder.mkdir()
+    with Ledger.open(f"sqlite:///{folder / 'ledger.db'}", keys=folder / "keys") as ledger:
+        for number in range(SAMPLE // EVENTS_OF_CALL):
+            call = ToolCall(tool="note.write", args={"number": number}, run_id=f"run-{number // 10}")
+            ledger.run(call, lambda effect: {"id": effect.key})
+        ledger.export(folder / "bundle.zip")
+        key: str = ledger._engine.notary.signer().keys(ledger.journal_name)[0].vkey
+    return key
 
 
 def _sizes(events: int) -> tuple[tuple[str, int], ...]:

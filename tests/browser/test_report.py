@@ -14,10 +14,10 @@ from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
 from indelible.core.journal.journal import JOURNAL_RUN
-from indelible.core.journal.notes import PublicKey, parse_vkey
+from indelible.core.journal.notes import PublicKey, parse_note, parse_vkey
 from indelible.journal.exports.exporting import export
-from indelible.journal.exports.selecting import Between, Disclosure
-from tests.browser.reports import Reader, report_text, verdict
+from indelible.journal.exports.selecting import Between, Disclosure, OfRun
+from tests.browser.reports import Reader, record_in, report_text, verdict, with_record
 from tests.journal.exported import key_of, store_of, work
 
 Made = tuple[dict[str, str], str]
@@ -172,6 +172,31 @@ def test_a_key_that_was_replaced_on_the_record_still_verifies_the_whole_journal(
         text = report_text(ledger, tmp_path / "all.html")
         assert key_of(ledger) != key
     assert verdict(open_report(text, key=key)) == "verified"
+
+
+def test_68_a_report_verifies_with_every_key_that_was_pinned(open_report: Reader, tmp_path: Path) -> None:
+    keys = []
+    with Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}", keys=tmp_path / "keys") as ledger:
+        work(ledger)
+        for _ in range(3):
+            ledger.seal()
+            keys.append(key_of(ledger))
+            ledger.rotate_keys()
+        keys.append(key_of(ledger))
+        texts = [
+            report_text(ledger, tmp_path / f"{number}.html", selection)
+            for number, selection in enumerate((OfRun("order-1"), Between(2, 9), None))
+        ]
+    for text in texts:
+        for key in keys:
+            assert verdict(open_report(text, key=key)) == "verified"
+    spoiled = record_in(texts[0])
+    note = parse_note(spoiled["head"])
+    for place, line in enumerate(note.signatures):
+        other = type(line)(line.name, line.key_id, bytes([line.content[0] ^ 1]) + line.content[1:])
+        signatures = (*note.signatures[:place], other, *note.signatures[place + 1 :])
+        text = with_record(texts[0], {**spoiled, "head": str(type(note)(note.text, signatures))})
+        assert verdict(open_report(text, key=keys[0])) == "changed"
 
 
 def test_a_journal_that_was_continued_says_so(open_report: Reader, tmp_path: Path) -> None:

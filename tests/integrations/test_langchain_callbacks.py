@@ -93,7 +93,7 @@ def test_a_chain_is_recorded_with_hashes_and_token_counts(ledger: Ledger, tmp_pa
     assert run is not None
     assert (run.status, run.agent) == ("completed", "scribe")
     assert "four" not in repr(told(ledger, "request-1"))
-    assert handler.signed_total == 3
+    assert handler.recorded_total == 3
     assert handler.dropped_total == handler.pending == 0
 
 

@@ -815,7 +815,7 @@ export interface paths {
         put?: never;
         /**
          * Run the verifier over the live journal
-         * @description Run the verifier over the live journal. It tells what it checked, against what, and what it cannot rule out.
+         * @description Run the verifier over the live journal. It tells what it checked, against what, and what it cannot rule out. The server seals first if it has the key. `up_to_head` verifies the signed part alone, and seals nothing.
          */
         post: operations["journal_verify_journal"];
         delete?: never;
@@ -2989,8 +2989,6 @@ export interface components {
             events: number;
             /** Runs */
             runs: number;
-            /** Unsealed */
-            unsealed: number;
             /** Older Heads */
             older_heads: number;
             /** Signatures */
@@ -3093,6 +3091,11 @@ export interface components {
              * @default true
              */
             semantics: boolean;
+            /**
+             * Up To Head
+             * @default false
+             */
+            up_to_head: boolean;
         };
         /**
          * Demo
@@ -5139,6 +5142,16 @@ export interface components {
             value?: unknown;
         };
         /**
+         * TailShown
+         * @description Counts what the ledger has beyond the newest signed head. No verdict covers it.
+         */
+        TailShown: {
+            /** Events */
+            events: number;
+            /** Is Authenticated */
+            is_authenticated: boolean;
+        };
+        /**
          * TenantNamed
          * @description Names the tenant to sign in to.
          */
@@ -5365,8 +5378,9 @@ export interface components {
                 [key: string]: number;
             };
             counts: components["schemas"]["Counted"];
+            tail: components["schemas"]["TailShown"] | null;
             /** Grounds */
-            grounds: ("key" | "older_head" | "witness" | "fresh" | "fresh_witness")[];
+            grounds: ("key" | "older_head" | "witness" | "memory" | "fresh_witness")[];
             /** Attacks */
             attacks: {
                 [key: string]: "ruled out" | "not ruled out";

@@ -15,8 +15,10 @@ from indelible.cli.moments import span
 from indelible.cli.opening import about_ledger, check_is_ledger, where
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, fields, say_json, timestamp, visible
-from indelible.core.verifying.findings import ATTACKS, GROUNDS, Report
-from indelible.errors import BadCall, IndelibleError
+from indelible.core.journal.notes import TreeHead
+from indelible.core.verifying.findings import ATTACKS, GROUNDS, CannotTell, Report
+from indelible.engine.comparing import memory_beside_keys
+from indelible.errors import BadCall, IndelibleError, JournalError
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify as examine
 from indelible.stores import is_remote
@@ -51,6 +53,7 @@ def _keys(context: click.Context, parameter: click.Parameter, values: tuple[str,
 @click.option("--quorum", type=click.IntRange(min=1), metavar="N", help="So many witnesses must have cosigned.  [all]")
 @click.option("--fresh", metavar="AGE", help="The newest proven time must be as recent as this: 15m, 1h, 7d.")
 @click.option("--deep", is_flag=True, help="Check the signatures of writers and of approvers' votes too.")
+@click.option("--up-to-head", is_flag=True, help="Verify the signed part alone, and seal nothing first.")
 @click.option("--no-semantics", is_flag=True, help="Leave out the rules of effects and the accounting of values.")
 @about_ledger
 def verify(
@@ -61,13 +64,15 @@ def verify(
     quorum: int | None,
     fresh: str | None,
     deep: bool,
+    up_to_head: bool,
     no_semantics: bool,
 ) -> int:
     """Tell whether a record is what was signed.
 
     FILE is an export by lines or a receipt, DIR (or a .zip) a bundle, URL a published log; without any it is the ledger
     itself. Get the key from the journal's owner by another way: `indelible keys export-public` prints it there.
-    The report names the first bad entry, and says which attacks are ruled out and which are not.
+    The report names the first bad entry, and says which attacks are ruled out and which are not. It holds for what the
+    newest signed head covers. Where the signing key is at hand, the ledger is sealed first.
 
     Exits with 0 verified, 1 tampered, 2 cannot tell or wrong usage.
     """
@@ -80,10 +85,14 @@ def verify(
         "fresh_within": None if fresh is None else span(fresh, "--fresh"),
         "deep": deep,
         "semantics": not no_semantics,
+        "up_to_head": up_to_head,
     }
     try:
         with progress_bar("verifying") as progress:
-            report = _live(keys, words, progress) if file is None else examine(file, keys, **words, progress=progress)
+            if file is None:
+                report = _live(keys, words, progress)
+            else:
+                report = examine(file, keys, **words, memory=_remembered, progress=progress)
     except BadCall:
         raise
     except IndelibleError as problem:  # an answer of 1 would accuse somebody
@@ -99,13 +108,23 @@ def _live(keys: list[str], words: dict[str, Any], progress: Callable[[int, int],
     place = where()
     if not is_remote(place.address):
         check_is_ledger(place.address)
-    # It only looks: nothing is sealed, and no key is made.
+    # No key is made, and nothing is written but a signed head.
     with Ledger.open(place.address, tenant=place.tenant, wakeups=False, seal=False) as ledger:
-        report = examine(LiveEvidence(store_behind(ledger), place.tenant), keys, **words, progress=progress)
+        seal = None if words["up_to_head"] or is_remote(place.address) else ledger._engine.notary.seal_with_own_key
+        evidence = LiveEvidence(store_behind(ledger), place.tenant, seal)
+        report = examine(evidence, keys, **words, progress=progress)
     if not keys and report.verdict == "cannot_tell":
         command = place.command("keys export-public")
         report.remarks.append(f"this machine's own key: {command}; only one that was kept elsewhere proves anything")
     return report
+
+
+def _remembered(origin: str) -> TreeHead | None:
+    """Return the head of a journal that was signed last on this machine, if it is signed here."""
+    try:
+        return memory_beside_keys(origin)
+    except JournalError as problem:
+        raise CannotTell(f"what was signed here cannot be read: {problem}") from problem
 
 
 def _read(path: Path) -> bytes:
@@ -128,6 +147,8 @@ def _say(report: Report) -> None:
         if names:
             print(f"{heading}:")
             print("".join(f"  - {name}\n" for name in names), end="")
+    if report.tail is not None and report.tail.events:
+        print(f"Not covered by any signed head, and NOT verified: {count(report.tail.events, 'event')}")
     for remark in report.remarks:
         print(f"Note: {visible(remark)}")
 
@@ -147,7 +168,6 @@ def _facts(report: Report) -> list[tuple[str, str | None]]:
         ("newest event", report.newest_event_at),
         ("looked at", f"{count(counts.events, 'event')} of {count(counts.runs, 'run')}" if counts.events else None),
         ("older heads", str(counts.older_heads) if counts.older_heads else None),
-        ("not signed yet", count(counts.unsealed, "event") if counts.unsealed else None),
         ("own signatures", str(counts.signatures) if counts.signatures else None),
         ("values", None if values is None else
             f"{values.present} present, {values.erased} erased by an event, {values.withheld} withheld, "

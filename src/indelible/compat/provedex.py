@@ -53,8 +53,9 @@ class ProvedexConfig(CallbackConfig):
 class ProvedexCallbackHandler(LedgerCallbackHandler):
     """Record every model call, tool call and session, as provedex-langchain's handler says it does.
 
-    `signed_total`, `dropped_total` and `overflow_total` count as there, but nothing is dropped while there is room on
-    the disk. While a server that `agent_url` names is away, events wait on the disk and `pending` counts them.
+    `dropped_total` and `overflow_total` count as there, but nothing is dropped while there is room on the disk.
+    `signed_total` counts what a signed head covers, `recorded_total` what is on the record. While a server that
+    `agent_url` names is away, events wait on the disk and `pending` counts them.
     """
 
     def __init__(self, config: ProvedexConfig | None = None, *, ledger: Ledger | AsyncLedger | None = None) -> None:

@@ -14,6 +14,7 @@ from indelible.core.effects.effect import Claim, Effect, Status, approval_named
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import JournalStore
+from indelible.core.journal.notes import TreeHead
 from indelible.core.privacy.forgetting import ForgettingStore
 from indelible.core.sheets import Sheet, SheetFilter
 
@@ -101,6 +102,13 @@ class Compare(Protocol):
         Raises:
             KeyUnusable: What was signed cannot be read, so it cannot be told. Nothing may be written.
             StoreError: The store did not answer. Nothing may be written.
+        """
+
+    def last(self, origin: str) -> TreeHead | None:
+        """Return the head of a journal that was signed last, None if that is not known here.
+
+        Raises:
+            KeyUnusable: What was signed cannot be read.
         """
 
     def signed(self, origin: str) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.journal.journal import Signer
+from indelible.core.journal.notes import TreeHead
 from indelible.core.ports import Store
 from indelible.engine.mint import SystemMint
 from indelible.errors import JournalError, KeyUnusable
@@ -56,13 +57,17 @@ class Comparison:
             log.error("%s lacks what was signed for tenant %s: its effects are stopped", self._store.address, tenant)
         return not is_lost
 
-    def signed(self, origin: str) -> int:
-        """Return how many entries of a journal were signed; 0 if none were, as far as is known here."""
+    def last(self, origin: str) -> TreeHead | None:
+        """Return the head of a journal that was signed last; None if none was, as far as is known here."""
         try:
             memory = self._memory()
-            last = None if memory is None else memory.last(origin)
+            return None if memory is None else memory.last(origin)
         except JournalError as problem:
             raise self._cannot_tell(problem) from problem
+
+    def signed(self, origin: str) -> int:
+        """Return how many entries of a journal were signed; 0 if none were, as far as is known here."""
+        last = self.last(origin)
         return 0 if last is None else last.size
 
     def _cannot_tell(self, problem: JournalError) -> KeyUnusable:
@@ -89,6 +94,21 @@ def memory_finder(store: Store, keys: str | Path | None, signer: Signer | None) 
         return found[0] if found else None
 
     return find
+
+
+def memory_beside_keys(origin: str) -> TreeHead | None:
+    """Return the head of a journal that was signed last with the keys of this machine; None if it is not signed here.
+
+    Raises:
+        JournalError: There is a memory, and it cannot be read.
+    """
+    folder = resolved_keys(None)
+    ring = None if folder is None else ring_folder(origin.rpartition("/")[0], folder)
+    if ring is None or not is_private_folder(ring / "heads"):
+        return None
+    from indelible.journal.keys.signer import FileHeadState  # loads a library of ciphers
+
+    return FileHeadState(ring).last(origin)
 
 
 def compare_before_writing(store: Store, keys: str | Path | None = None, signer: Signer | None = None) -> None:

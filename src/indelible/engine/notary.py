@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM, Effect
@@ -45,7 +45,7 @@ class Notary:
         store: Store,
         tenant: str,
         *,
-        make_signer: Callable[[], Signer],
+        make_signer: MakeSigner,
         seal: bool,
         witnesses: Sequence[Witness] = (),
         sign_events: bool = False,
@@ -220,11 +220,32 @@ class Notary:
         newest = self._store.journal.heads(self._tenant, 1)
         return parse_note(newest[0]) if newest else None
 
+    def seal_with_own_key(self) -> Note | None:
+        """Seal the journal if the key that signs it is here; never make a key. Return the newest head, if any."""
+        if self._has_key() and not is_elsewhere(self._store, self._tenant):
+            return self.sealer().seal()
+        return self.newest_head()
 
-def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Signer | None) -> Callable[[], Signer]:
+    def _has_key(self) -> bool:
+        try:
+            self._signer = self._signer or self._make_signer(is_new=False)
+        except KeyUnusable as problem:
+            log.debug("it is not sealed here: %s", problem)
+            return False
+        return True
+
+
+class MakeSigner(Protocol):
+    """Makes the signer of a journal, once it is needed."""
+
+    def __call__(self, *, is_new: bool = True) -> Signer:
+        """Return the signer; raise `KeyUnusable` if there is no key, unless `is_new` lets one be made."""
+
+
+def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Signer | None) -> MakeSigner:
     """Gives what makes the signer, once it is needed: the one given, one in memory, or one with keys in files."""
 
-    def make() -> Signer:
+    def make(*, is_new: bool = True) -> Signer:
         if signer is not None:
             return signer
         # Only whoever signs loads a library of ciphers.
@@ -236,7 +257,7 @@ def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Sig
             return MemorySigner()
         ring = KeyRing.open(store.ledger_name, None if keys is None else Path(keys))
         if ring.current() is None:
-            if store.journal.heads(tenant, 1):
+            if not is_new or store.journal.heads(tenant, 1):
                 raise KeyUnusable(
                     f"{ring.folder} has no key, and this journal is signed by one already; copy that folder from the "
                     "machine that signs, name another with INDELIBLE_KEYS, or let that machine seal"

@@ -6,8 +6,10 @@ import hashlib
 import itertools
 import json
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, NamedTuple
 
 from indelible import IndelibleError, Ledger
@@ -46,6 +48,9 @@ class Delivery:
         self._namespace = namespace
         self._agent = agent
         self._begun: set[str] = set()
+        self._counting = threading.Lock()
+        self._unsigned: deque[tuple[str, int, int]] = deque()
+        self._signed = 0
 
     @cached_property
     def _ledger(self) -> Ledger:
@@ -57,7 +62,7 @@ class Delivery:
             self._begin(session)
         events = [self._event(entry) for entry in group]
         try:
-            self._ledger.record_all(session, events)
+            told = self._ledger.record_all(session, events)
         except RunOver:  # something that came in after its session had ended
             self.record(f"{session}.late", group)
             return
@@ -66,7 +71,8 @@ class Delivery:
                 for entry in group:
                     self.record(session, [entry])
                 return
-            self._ledger.record(session, events[0]["event_type"], _bare(group[0], problem))
+            told = (self._ledger.record(session, events[0]["event_type"], _bare(group[0], problem)),)
+        self._unsigned.append((session, told[-1].seq, len(group)))
         if group[-1].kind == ENDED:
             self._end(session, group[-1].content)
 
@@ -90,24 +96,44 @@ class Delivery:
             _LOG.info("session %s is over already: %s", session, refused)
         self._begun.discard(session)
 
-    def on_record(self, entries: Iterable[Entry]) -> set[tuple[str, int]]:
-        """Gives the places of those that the record has already: an answer that did not come may have been a yes."""
-        known: set[tuple[str, int]] = set()
+    def count_signed(self) -> int:
+        """Return how many of the recorded entries a signed head covers; what was known last, if nothing answers."""
+        with self._counting:
+            while self._unsigned and self._is_signed(*self._unsigned[0][:2]):
+                self._signed += self._unsigned.popleft()[2]
+            return self._signed
+
+    def _is_signed(self, run_id: str, seq: int) -> bool:
+        try:
+            (event,) = self._ledger.events(run_id, after=seq - 1, limit=1)
+            self._ledger.receipt(event)
+        except Exception:  # no head covers it yet, or the ledger is away or closed: then it is not known to be
+            return False
+        return True
+
+    def note_recorded(self, run_id: str, seq: int) -> None:
+        """Hear that an entry is on the record whose delivery was not answered: it is to be signed like the others."""
+        self._unsigned.append((run_id, seq, 1))
+
+    def on_record(self, entries: Iterable[Entry]) -> dict[tuple[str, int], tuple[str, int]]:
+        """Return where the record has entries already, by place: an answer that did not come may have been a yes."""
+        known: dict[tuple[str, int], tuple[str, int]] = {}
         for session in {entry.session for entry in entries}:
             known |= self._known(session)
         return known
 
-    def _known(self, session: str) -> set[tuple[str, int]]:
-        known: set[tuple[str, int]] = set()
+    def _known(self, session: str) -> dict[tuple[str, int], tuple[str, int]]:
+        """Return where the record has entries of a session: the run, and the event's number in it."""
+        known: dict[tuple[str, int], tuple[str, int]] = {}
 
-        def note(event: Any) -> None:
+        def note(run_id: str, event: Any) -> None:
             source = event.payload.get("source") if isinstance(event.payload, Mapping) else None
             if isinstance(source, Mapping) and "number" in source:
-                known.add((source["id"], source["number"]))
+                known[source["id"], source["number"]] = (run_id, event.seq)
 
         for name in (session, f"{session}.late"):
             try:
-                self._ledger.run_story(name, each=note)
+                self._ledger.run_story(name, each=partial(note, name))
             except IndelibleError as unknown:
                 if isinstance(unknown, StoreError):
                     raise

@@ -90,8 +90,9 @@ class _Open(NamedTuple):
 class LedgerCallbackHandler(GraphCallbackHandler):
     """Records every model call, tool call and session, and loses none of them.
 
-    Counters: `signed_total` are on the record, `pending` wait for the ledger, `dropped_total` are missing (an event of
-    their own says which), and `overflow_total` counts callbacks that had to write themselves.
+    Counters: `recorded_total` are on the record, `signed_total` of them are under a signed head, `pending` wait for the
+    ledger, `dropped_total` are missing (an event of their own says which), and `overflow_total` counts callbacks that
+    had to write themselves. If nothing seals the journal, a warning says so.
     """
 
     def __init__(self, ledger: Ledger | AsyncLedger | None = None, *, config: CallbackConfig | None = None) -> None:
@@ -120,8 +121,13 @@ class LedgerCallbackHandler(GraphCallbackHandler):
         self._tell = self._recorder.tell
 
     @property
+    def recorded_total(self) -> int:
+        """Count events that are on the record, signed or not."""
+        return self._recorder.recorded_total
+
+    @property
     def signed_total(self) -> int:
-        """Counts events that are on the record."""
+        """Count events that a signed head covers; asks the ledger."""
         return self._recorder.signed_total
 
     @property

@@ -32,6 +32,9 @@ _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.05, 2.0
 # What comes in within a moment goes to the disk together: one sync for many. From there it is not lost any more, so it
 # can wait for more company on its way to the ledger, where two hundred at a time cost a third of ten.
 _GATHERING, _DELIVERING = 0.005, 0.2
+UNSIGNED_FOR = 30.0
+"""Is after how many seconds it is told that no signed head covers what was recorded."""
+_LONGEST_LAST_LOOK = 1.0  # a journal that is sealed is sealed four times a second
 
 
 class Told(NamedTuple):
@@ -64,7 +67,7 @@ class Recorder:
         self._queue_size = queue_size
         self._spool_bytes = spool_bytes
         self._drain_s = drain.total_seconds()
-        self.signed_total = 0
+        self.recorded_total = 0
         self.dropped_total = 0
         self.overflow_total = 0
         self._queue: deque[Told] = deque()
@@ -83,6 +86,8 @@ class Recorder:
         self._is_unsure = False
         self._problem: Exception | None = None
         self._pause, self._quiet_until = _SHORTEST_PAUSE, 0.0
+        self._unsigned_since: float | None = None
+        self._has_told_unsigned = False
         self._gap: list[int] = []
         self._spool = Spool(self._folder, self._spool_bytes)
         self._has_looked_back = False
@@ -112,6 +117,14 @@ class Recorder:
     def pending(self) -> int:
         """Counts what was told and is not in the ledger yet."""
         return len(self._queue) + len(self._waiting)
+
+    @property
+    def signed_total(self) -> int:
+        """Count what a signed head covers. It asks the ledger; if that is away, it is the last answer."""
+        signed = self._delivery.count_signed()
+        if signed == self.recorded_total:
+            self._unsigned_since = None
+        return signed
 
     # Taking
 
@@ -218,7 +231,8 @@ class Recorder:
         self._look_back()
         while not self._is_stopped:
             is_done = self._deliver() and self._has_looked_back
-            self._has_more.wait(None if is_done else max(0.01, self._quiet_until - time.monotonic()))
+            pause = self._until_unsigned() if is_done else max(0.01, self._quiet_until - time.monotonic())
+            self._has_more.wait(pause)
             self._has_more.clear()
             if self._mode == "fast":
                 self._is_ending.wait(_DELIVERING)
@@ -245,6 +259,27 @@ class Recorder:
                 self._spool.clear()
         return True
 
+    def _until_unsigned(self) -> float | None:
+        """Return how long to wait before it is told that nothing seals; None if all is signed, or it was told."""
+        if self._unsigned_since is None or self._has_told_unsigned:
+            return None
+        left = self._unsigned_since + UNSIGNED_FOR - time.monotonic()
+        if left > 0:
+            return left
+        self._tell_unsigned()
+        return None
+
+    def _tell_unsigned(self) -> None:
+        """Say, once, that no signed head covers what was recorded, if that is so."""
+        unsigned = self.recorded_total - self.signed_total
+        if unsigned and not self._has_told_unsigned and self._on_failure != "silent":
+            self._has_told_unsigned = True
+            _LOG.warning(
+                "%d events are recorded and no signed head covers them: no process seals this journal. Start one on "
+                "the machine that has the key: indelible worker; or open the ledger with seal=True",
+                unsigned,
+            )
+
     def _put_off(self, problem: Exception) -> None:
         self._quiet_until = time.monotonic() + self._pause
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
@@ -259,7 +294,8 @@ class Recorder:
                 if self._waiting and self._waiting[0] is entry:  # one that there was no room for may be gone
                     self._waiting.popleft()
             self._spool.note_written(group[-1].number)
-        self.signed_total += len(group)
+        self.recorded_total += len(group)
+        self._unsigned_since = self._unsigned_since or time.monotonic()
 
     def _drop_delivered(self) -> None:
         """Forgets what the record has already: the last answer of the ledger did not come."""
@@ -267,8 +303,11 @@ class Recorder:
             waiting = list(self._waiting)
         known = self._delivery.on_record(waiting)
         with self._lock:
+            for entry in self._waiting:
+                if entry.place in known:
+                    self._delivery.note_recorded(*known[entry.place])
             left = deque(entry for entry in self._waiting if entry.place not in known)
-            self.signed_total += len(self._waiting) - len(left)
+            self.recorded_total += len(self._waiting) - len(left)
             self._waiting = left
 
     def _tell_gap(self) -> None:
@@ -289,7 +328,7 @@ class Recorder:
             try:
                 for left in abandoned(self._folder):
                     delivered, missing = self._delivery.adopt(left)
-                    self.signed_total += delivered
+                    self.recorded_total += delivered
                     self.dropped_total += missing
                     left.remove()
             except Exception as problem:
@@ -316,6 +355,8 @@ class Recorder:
         if self._is_stopped:
             return
         is_delivered = self.flush()
+        if is_delivered:
+            self._look_for_head()
         self._is_stopped = True
         self._is_ending.set()
         self._wake.set()
@@ -329,6 +370,13 @@ class Recorder:
         if self._queue:  # somebody told something in the very last moment
             self._begin_again()
             self.stop()
+
+    def _look_for_head(self) -> None:
+        """Wait a moment for a signed head that covers everything: once the ledger is closed, nothing can be asked."""
+        until = time.monotonic() + min(self._drain_s, _LONGEST_LAST_LOOK)
+        while self.signed_total < self.recorded_total and time.monotonic() < until:
+            time.sleep(0.02)
+        self._tell_unsigned()
 
     def _note(self, problem: Exception) -> None:
         if self._on_failure == "warn":

@@ -10,6 +10,7 @@ import os
 import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -19,16 +20,18 @@ from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json, instant
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
-from indelible.core.journal.notes import Note, TreeHead, parse_head, parse_note
+from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
+from indelible.core.journal.rotation import rotation_line
 from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
+from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
 
 _PAGE = 1000
+_MOST_LINES = 64  # beside the signatures of witnesses; a note holds 100
 _introducing = threading.Lock()  # of two threads one names the key; of two processes both may, and it means the same
 
 Cosign = Callable[[Note, Callable[[int], Sequence[bytes]], Callable[[Note], None]], None]
@@ -77,10 +80,11 @@ class Sealer:
             tree = self._journal.tree(self._tenant)
             if tree.size == 0:
                 return None
-            known = self._known_head(tree)
-            if known is not None:
-                return known
             try:
+                known = self._known_head(tree)
+                if known is not None:
+                    self._check_is_newest(tree)
+                    return known
                 return self._sign(tree)
             except SignerRefused:
                 # Another process may have taken in more and had that signed while we looked.
@@ -208,6 +212,11 @@ class Sealer:
         signers = {signature.key_id for signature in note.signatures}
         return note if signers.issuperset(key.id for key in self._signer.keys(self.origin)) else None
 
+    def _check_is_newest(self, tree: Tree) -> None:
+        """Raise `SignerRefused` if more was signed than the tree whose head is here: it was set back to that head."""
+        head = TreeHead(self.origin, tree.size, tree.root)
+        check_growth(self._signer.last(self.origin), head, _prover(self._journal, self._tenant, tree))
+
     def _sign(self, tree: Tree) -> Note:
         head = TreeHead(self.origin, tree.size, tree.root)
         prove = _prover(self._journal, self._tenant, tree)
@@ -230,18 +239,44 @@ class Sealer:
 
 
 def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
-    """Gives the way from one event to the newest signed head; raises `NotSealed` when none covers it yet."""
+    """Gives the way from one event to the newest signed head; raises `NotSealed` when none covers it yet.
+
+    Raises `SignerRefused` when the database lacks what was signed.
+    """
+    check_has_signed(store, tenant)
     index = store.journal.index_of(tenant, run_id, seq)
     newest = store.journal.heads(tenant, 1)
     if index is None or not newest or parse_head(parse_note(newest[0]).text).size <= index:
         if not store.events(tenant, run_id, seq - 1, 1):
             raise BadCall(f"run {run_id!r} has no event {seq}; see: indelible events {run_id}")
         raise NotSealed(f"event {seq} of run {run_id!r} is under no signed head yet; run: indelible journal seal")
-    head = parse_note(newest[0])
+    head = with_rotations(store, tenant, parse_note(newest[0]))
     read = node_reader(lambda level, number: store.journal.tile(tenant, level, number))
     proof = inclusion_proof(index, parse_head(head.text).size, read)
     (entry,) = store.journal.entries(tenant, index, 1)
     return Receipt(index, tuple(proof), head, entry.body)
+
+
+def with_rotations(store: Store, tenant: str, note: Note) -> Note:
+    """Return a signed head with the rotations that lead from the journal's first key to the one that signs it.
+
+    A key that was pinned before a rotation then verifies also a part of the journal.
+    """
+    signers = {signature.key_id for signature in note.signatures}
+    lines: list[Signature] = []
+    page = store.events(tenant, JOURNAL_RUN, -1, _PAGE)
+    while page:
+        for event in page:
+            if event.type not in ("key_registered", "key_rotated"):
+                continue
+            with suppress(BadNote, ValueError, LookupError, AttributeError):  # altered behind our back: verifiers tell
+                facts = event.read()["facts"]
+                if event.type == "key_rotated":
+                    lines.append(rotation_line(facts))
+                elif not lines and parse_vkey(facts["key"]).id in signers:
+                    return note  # it was never rotated, and the rest need not be read
+        page = store.events(tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
+    return note.with_signatures(lines[-_MOST_LINES:])
 
 
 class Memory(Protocol):
@@ -262,6 +297,28 @@ def lost_head(store: Store, tenant: str, memory: Memory) -> TreeHead | None:
     except SignerRefused:
         return last
     return None
+
+
+def check_has_signed(store: Store, tenant: str) -> None:
+    """Raise `SignerRefused` if a database lacks what was signed: nothing of it is shown as the newest state.
+
+    Only a process that has the folder of keys can tell.
+    """
+    lost = None if store.compare is None else lost_head(store, tenant, store.compare)
+    if lost is not None:
+        way_out = "Restore a newer backup, or, to go on from here: indelible journal continue"
+        if is_elsewhere(store, tenant):
+            way_out = f"Tenant {tenant} was moved to another database: ask there"
+        raise SignerRefused(
+            f"{store.origin(tenant)}: {lost.size} entries were signed, and this database does not have all of them. "
+            f"{way_out}"
+        )
+
+
+def shown_heads(store: Store, tenant: str, limit: int, up_to: int | None = None) -> list[str]:
+    """Return signed heads, the largest first, to show to others; raise if the database lacks what was signed."""
+    check_has_signed(store, tenant)
+    return store.journal.heads(tenant, limit, up_to)
 
 
 def stop_if_set_back(store: Store, tenant: str, memory: Memory, stamp: Callable[[], Stamp]) -> bool:

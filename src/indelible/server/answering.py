@@ -56,6 +56,7 @@ from indelible.engine.mint import EDIT_VALUES, MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
 from indelible.errors import BadCall, NotPermitted, TooLarge
 from indelible.journal.erasures.erasable import Erasable
+from indelible.journal.sealing import shown_heads
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.asking import NOBODY_SAID
 from indelible.server.shapes.effects import plain
@@ -153,6 +154,8 @@ class Answering:
         part, _, method = name.rpartition(".")
         where: Any = reduce(getattr, [part] if part else [], self._engine.store)
         of_tenant = [] if method in _OF_NO_TENANT else [self._caller.tenant]
+        if name == "journal.heads":
+            return shown_heads(self._engine.store, self._caller.tenant, **words)
         try:
             return getattr(where, method)(*of_tenant, *words.values())
         except LookupError as none:

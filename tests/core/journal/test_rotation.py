@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from indelible.core.journal.notes import COSIGNATURE, PublicKey
-from indelible.core.journal.rotation import check_rotation, revocation_facts, rotation_facts, rotation_message
+from indelible.core.journal.notes import COSIGNATURE, Note, PublicKey, Signature
+from indelible.core.journal.rotation import (
+    check_rotation,
+    followed,
+    revocation_facts,
+    rotation_facts,
+    rotation_line,
+    rotation_message,
+)
 from indelible.errors import BadNote
 
 OLD, NEW, THIRD = (Ed25519PrivateKey.from_private_bytes(bytes([number]) * 32) for number in (1, 2, 3))
@@ -111,3 +119,36 @@ def test_a_revocation_names_key_and_size() -> None:
     assert revocation_facts(public(OLD), 7) == {"key": public(OLD).vkey, "size": 7}
     with pytest.raises(BadNote, match="size -1"):
         revocation_facts(public(OLD), -1)
+
+
+def chain() -> list[Signature]:
+    """From the first key to the second, to the third, and back to the first, which no journal says."""
+    steps = ((OLD, NEW), (NEW, THIRD), (THIRD, OLD))
+    return [rotation_line(rotation_facts(public(a), public(b), a.sign, b.sign)) for a, b in steps]
+
+
+def test_68_rotations_under_a_note_lead_from_a_pinned_key_to_those_that_follow() -> None:
+    first, second, third = (public(one) for one in (OLD, NEW, THIRD))
+    lines = chain()
+    assert followed(Note("x\n", tuple(lines[1::-1])), [first]) == [first, second, third], "in any order"
+    assert followed(Note("x\n", tuple(lines[:2])), [second]) == [second, third]
+    assert followed(Note("x\n", tuple(lines[1:2])), [first]) == [first], "a step is missing"
+    assert followed(Note("x\n", tuple(lines)), [first]) == [first, second, third], "a circle ends"
+    assert followed(Note("x\n", tuple(lines)), [public(OLD, "ledger-2/default")]) == [public(OLD, "ledger-2/default")]
+
+
+@pytest.mark.parametrize("place", [0, 40, 100, 159])
+def test_68_a_rotation_that_is_not_signed_by_both_keys_spoils_the_note(place: int) -> None:
+    line = chain()[0]
+    content = bytearray(line.content)
+    content[place] ^= 1
+    for wrong in (bytes(content), line.content[:-1], line.content + b"0"):
+        with pytest.raises(BadNote):
+            followed(Note("x\n", (Signature(line.name, line.key_id, wrong),)), [public(OLD)])
+    assert followed(Note("x\n", (Signature(line.name, line.key_id, b"x" * 160),)), [public(NEW)]) == [public(NEW)]
+
+
+def test_68_the_line_is_that_of_the_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "journal.md").read_text(encoding="utf-8")
+    old, new = public(OLD, "ledger-0123456789ab/default"), public(NEW, "ledger-0123456789ab/default")
+    assert rotation_line(rotation_facts(old, new, OLD.sign, NEW.sign)).line in page

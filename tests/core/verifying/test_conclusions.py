@@ -15,9 +15,12 @@ from indelible.core.verifying.conclusions import (
     check_fresh,
     check_older,
     check_pinned_head,
+    check_remembered,
+    check_signed_part,
+    check_tail,
     check_witnesses,
 )
-from indelible.core.verifying.findings import ATTACKS, Caught, Counts, Flaw, Payloads, Report, ruled_out
+from indelible.core.verifying.findings import ATTACKS, Caught, Counts, Flaw, Payloads, Report, Tail, ruled_out
 from indelible.core.verifying.trust import Continuation, KeyChain, SignedHead
 from tests.core.told import LOG
 from tests.core.verifying.test_trust import KEYS, ROOT, signed
@@ -108,17 +111,13 @@ def test_a_forged_cosignature_is_caught() -> None:
         check_witnesses(forged, [key], 1, report())
 
 
-def test_freshness_is_the_newest_proven_time() -> None:
-    made = report(newest_event_at="2030-01-02T11:30:00.000000Z")
-    assert check_fresh(made, NOON, HOUR) is None
-    assert made.grounds == {"fresh"}
-    made = report(newest_event_at="2030-01-02T10:30:00.000000Z")
+def test_64_times_inside_events_make_nothing_fresh() -> None:
+    made = report(newest_event_at="2030-01-02T11:59:00.000000Z")
+    assert "nothing here tells" in str(check_fresh(made, NOON, HOUR))
     assert check_fresh(made, NOON, None) is None
     assert made.grounds == frozenset()
-    assert "the newest event is 1:30:00 old" in str(check_fresh(made, NOON, HOUR))
-    ahead = report(newest_event_at="2030-01-02T14:00:00.000000Z")
-    assert "the newest event" in str(check_fresh(ahead, NOON, HOUR)), "a time to come proves nothing"
-    assert "nothing here tells" in str(check_fresh(report(), NOON, HOUR))
+    remembered = report(grounds=frozenset({"memory"}))
+    assert check_fresh(remembered, NOON, HOUR) is None
     with pytest.raises(Caught, match="no time"):
         check_fresh(report(newest_event_at="2030-02-31T10:30:00.000000Z"), NOON, None)
 
@@ -133,6 +132,39 @@ def test_a_witness_tells_the_time_too() -> None:
     assert "a witness's time" in str(check_fresh(stale, NOON, HOUR))
 
 
+LAST = TreeHead(LOG, 9, ROOT)
+REWRITTEN = replace(LAST, root=b"x" * 32)
+
+
+def test_64_a_ledger_that_lacks_what_its_signer_signed_is_caught() -> None:
+    assert check_signed_part(LAST, ROOTS, KeyChain(LOG)) is None
+    with pytest.raises(Caught, match="set back"):
+        check_signed_part(replace(LAST, size=10), ROOTS, KeyChain(LOG))
+    with pytest.raises(Caught, match="rewritten"):
+        check_signed_part(REWRITTEN, ROOTS, KeyChain(LOG))
+    assert "declared lost" in str(check_signed_part(replace(LAST, size=10), ROOTS, lost()))
+
+
+def test_64_a_remembered_head_is_ground_where_it_is_the_newest() -> None:
+    made = report()
+    assert check_remembered(LAST, NEWEST, ROOTS, made) is None
+    assert made.grounds == {"memory"}
+    for size, remarks in ((5, 0), (10, 1)):
+        made = report()
+        assert check_remembered(replace(LAST, size=size), NEWEST, ROOTS, made) is None
+        assert (made.grounds, len(made.remarks)) == (frozenset(), remarks)
+    assert "another history" in str(check_remembered(REWRITTEN, NEWEST, ROOTS, report()))
+
+
+def test_64_a_tail_is_told_apart() -> None:
+    assert check_tail(None, 9, 0, is_asked_for=True) is None
+    assert check_tail(Tail(0), 9, 1, is_asked_for=True) is None
+    assert "entry 9 of 13" in str(check_tail(Tail(4), 9, 0, is_asked_for=True))
+    assert check_tail(Tail(4), 9, 0, is_asked_for=False) is None
+    assert "2 values are gone" in str(check_tail(Tail(4), 9, 2, is_asked_for=False))
+    assert check_tail(Tail(4, is_authenticated=True), 9, 2, is_asked_for=True) is None
+
+
 def test_one_clock_that_is_wrong_does_not_make_a_quorum_fresh() -> None:
     minute = int((NOON - timedelta(minutes=1)).timestamp())
     for wrong in (minute, 2**62):
@@ -144,7 +176,7 @@ def test_one_clock_that_is_wrong_does_not_make_a_quorum_fresh() -> None:
 
 
 def test_nothing_is_ruled_out_unless_everything_was_verified() -> None:
-    grounds: Any = frozenset({"key", "older_head", "witness", "fresh", "fresh_witness"})
+    grounds: Any = frozenset({"key", "older_head", "witness", "memory", "fresh_witness"})
     assert not any(ruled_out("tampered", grounds, is_whole=True).values())
     assert all(ruled_out("verified", grounds, is_whole=True).values())
     part = ruled_out("verified", grounds, is_whole=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from indelible.core.journal.notes import PublicKey
+from indelible.core.journal.notes import PublicKey, TreeHead
 from indelible.core.journal.witnessing import cosigners
-from indelible.core.verifying.findings import Caught, Ground, Report
+from indelible.core.verifying.findings import Caught, Report, Tail
 from indelible.core.verifying.trust import KeyChain, SignedHead
 from indelible.errors import BadNote
 
@@ -88,29 +88,88 @@ def check_witnesses(newest: SignedHead, keys: Sequence[PublicKey], quorum: int, 
     return None
 
 
+def check_signed_part(last: TreeHead, roots: Mapping[int, bytes], chain: KeyChain) -> str | None:
+    """Compare a live ledger with the head that its signer signed last; raise `Caught` if the ledger lacks it.
+
+    `roots` holds the root at the size of that head, if the ledger has so many entries, signed or not.
+
+    Returns:
+        Why nothing can be told; None if the ledger lacks nothing.
+    """
+    root = roots.get(last.size)
+    if root == last.root:
+        return None
+    if any(one.explains(last) for one in chain.continuations):
+        return f"the signer signed {last.size} entries, which were declared lost, and has not gone on from there yet"
+    if root is None:
+        what = f"the signer signed {last.size} entries, and they are not all here: the ledger was set back, or its end "
+        raise Caught(f"{what}was cut off", expected=f"{last.size} entries", found="fewer")
+    what = f"the signer signed another history: the first {last.size} entries were rewritten"
+    raise Caught(what, expected=last.root.hex(), found=root.hex())
+
+
+def check_remembered(last: TreeHead, newest: SignedHead, roots: Mapping[int, bytes], report: Report) -> str | None:
+    """Take the head that the signer signed last as ground if it is the newest one; or say why nothing can be told.
+
+    What was handed over may be older than that, and then it is not the newest state.
+    """
+    if last.size in roots and roots[last.size] != last.root:
+        return f"this machine's signer has signed another history since, of {last.size} entries; a loss may be declared"
+    if last == newest.head:
+        report.grounds |= {"memory"}
+    elif last.size > newest.head.size:
+        report.remarks.append(f"this machine's signer has signed {last.size} entries: this is not the newest state")
+    return None
+
+
+def check_tail(tail: Tail | None, size: int, excused: int, *, is_asked_for: bool) -> str | None:
+    """Say why nothing can be told of a ledger with a tail: none of it is signed, and anybody may have written it.
+
+    Once events carry macs, a tail in which each of them holds is by key holders, and leaves the verdict as it is.
+
+    Args:
+        tail: What lies beyond the newest signed head.
+        size: How many entries that head covers.
+        excused: How many values are gone that only events of the tail say were erased.
+        is_asked_for: Whether the verdict is to be about the tail too.
+    """
+    if tail is None or not tail.events or tail.is_authenticated:
+        return None
+    if not is_asked_for:
+        what = "values are gone, and no signed head covers the events that say they were erased; seal them first"
+        return f"{excused} {what}" if excused else None
+    return (
+        f"verified up to entry {size} of {size + tail.events}: no signed head covers the rest, so nothing shows who "
+        "wrote it. Let the journal be sealed (indelible journal seal, indelible worker); the signed part alone is "
+        "verified with --up-to-head"
+    )
+
+
 def check_fresh(report: Report, now: datetime, within: timedelta | None, quorum: int = 1) -> str | None:
-    """Takes the newest proven time as ground if it is recent, or says why it is not when that was asked for."""
-    window = within or FRESH
-    ages: list[tuple[Ground, timedelta]] = []
+    """Take a recent time as ground that no maker of heads chooses alone; or say that there is none, if it is asked for.
+
+    That is a witness's. The signer's own memory is fresh by itself. Times inside events decide nothing: who holds the
+    key writes them.
+    """
     if report.newest_event_at is not None:
         try:
-            ages.append(("fresh", now - datetime.fromisoformat(report.newest_event_at)))
+            datetime.fromisoformat(report.newest_event_at)
         except ValueError as problem:  # the 31st of February: written as a time, and none
             raise Caught("the newest event's time is no time") from problem
+    age: timedelta | None = None
     if "witness" in report.grounds:
         # One wrong clock must not decide: as many as were asked for have seen it at this time or later.
-        newest = sorted(report.witnesses.values(), reverse=True)[max(quorum, 1) - 1]
-        ages.append(("fresh_witness", _since(newest, now)))
-    for ground, age in ages:
-        if abs(age) <= window:
-            report.grounds |= {ground}
-    if within is None or report.grounds & {"fresh", "fresh_witness"}:
+        age = _since(sorted(report.witnesses.values(), reverse=True)[max(quorum, 1) - 1], now)
+        if abs(age) <= (within or FRESH):
+            report.grounds |= {"fresh_witness"}
+    if within is None or report.grounds & {"memory", "fresh_witness"}:
         return None
-    if not ages:
-        return "nothing here tells how fresh it is"
-    ground, age = min(ages, key=lambda one: abs(one[1]))
-    whose = "a witness's time" if ground == "fresh_witness" else "the newest event"
-    return f"{whose} is {age} old, and you asked for {within}: later entries may have been cut off"
+    if age is None:
+        return (
+            "nothing here tells how fresh it is: only the time of a witness (--witness) does, or the memory of the "
+            "signer, on its own machine"
+        )
+    return f"a witness's time is {age} old, and you asked for {within}: later entries may have been cut off"
 
 
 def _since(at: int, now: datetime) -> timedelta:

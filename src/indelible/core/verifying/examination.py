@@ -152,11 +152,12 @@ class Examination:
             raise _at(caught, index, event.run, int(event.seq)) from None
 
     def _learn(self, index: int, fact: FactBody) -> None:
+        is_signed = index < self._signed  # what is not says nothing of keys and losses that heads could rest on
         try:
-            if fact.run == JOURNAL_RUN:
+            if fact.run == JOURNAL_RUN and (is_signed or fact.type == "writer_registered"):
                 self.chain.learn(index, fact.type, fact.facts)
             if fact.type == "payload_erased":
-                self.tally.erase(fact.run, fact.facts)
+                self.tally.erase(fact.run, fact.facts, is_signed=is_signed)
         except Caught as caught:
             raise _at(caught, index, fact.run, fact.seq) from None
 
@@ -198,7 +199,7 @@ class Examination:
     def skim(self, start: int, row: Row) -> None:
         """Looks only at what is needed without the rules: what the journal says of its keys, and values shown."""
         begin, end = _TYPE_END - 5, _TYPE_END
-        for index, body in enumerate(row.bodies, start):
+        for index, body in enumerate(row.bodies[: max(0, self._signed - start)], start):
             if body[begin:end] in _TELLING:
                 fact = read_fact_body(body.decode("utf-8", "replace"))
                 if fact is not None and fact.run == JOURNAL_RUN:

@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 Verdict = Literal["verified", "tampered", "cannot_tell"]
 Kind = Literal["journal", "run", "period", "receipt"]
-Ground = Literal["key", "older_head", "witness", "fresh", "fresh_witness"]
+Ground = Literal["key", "older_head", "witness", "memory", "fresh_witness"]
 
 GROUNDS: dict[Ground, str] = {
     "key": "a key you pinned signed the newest head",
     "older_head": "the journal begins with a head you pinned",
     "witness": "enough witnesses cosigned the newest head",
-    "fresh": "the newest event is recent by the journal's own clock",
+    "memory": "the signer remembers this head as the newest that it signed",
     "fresh_witness": "a witness cosigned the newest head recently",
 }
 
@@ -33,7 +33,7 @@ class Attack:
 
 
 _KEY: frozenset[Ground] = frozenset({"key"})
-_CUT: frozenset[Ground] = frozenset({"fresh", "fresh_witness"})
+_CUT: frozenset[Ground] = frozenset({"memory", "fresh_witness"})
 _WITNESSED: frozenset[Ground] = frozenset({"witness", "fresh_witness"})
 
 ATTACKS: dict[str, Attack] = {
@@ -107,14 +107,21 @@ class Payloads:
     missing: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Is what a live ledger has beyond the newest signed head: no verdict covers it."""
+
+    events: int
+    is_authenticated: bool = False
+    """Is each of these events known to be by a key holder? Without a mac on events, none is."""
+
+
 @dataclass(slots=True, kw_only=True)
 class Counts:
     """Counts what was looked at."""
 
     events: int = 0
     runs: int = 0
-    unsealed: int = 0
-    """Counts events of a live ledger that no signed head covers yet."""
     older_heads: int = 0
     signatures: int = 0
     """Counts events whose own signature was checked."""
@@ -142,6 +149,8 @@ class Report:
     newest_event_at: str | None = None
     witnesses: Mapping[str, int] = field(default_factory=dict)
     counts: Counts = field(default_factory=Counts)
+    tail: Tail | None = None
+    """Is None for what ends with its head, as every export does."""
     grounds: frozenset[Ground] = frozenset()
     rotations: list[str] = field(default_factory=list)
     continuations: list[str] = field(default_factory=list)
@@ -177,7 +186,6 @@ class Report:
             "counts": {
                 "events": self.counts.events,
                 "runs": self.counts.runs,
-                "unsealed": self.counts.unsealed,
                 "older_heads": self.counts.older_heads,
                 "signatures": self.counts.signatures,
                 "approvals": self.counts.approvals,
@@ -186,6 +194,9 @@ class Report:
                 if payloads is None
                 else {name: getattr(payloads, name) for name in Payloads.__slots__},
             },
+            "tail": None
+            if self.tail is None
+            else {"events": self.tail.events, "is_authenticated": self.tail.is_authenticated},
             "grounds": sorted(self.grounds),
             "attacks": {name: "ruled out" if is_out else "not ruled out" for name, is_out in self.ruled_out.items()},
             "rotations": self.rotations,

@@ -56,6 +56,8 @@ class PayloadTally:
         self._named = 0
         self._erased = 0
         self._present = 0
+        self.excused_unsigned = 0
+        """Counts values that are gone and that only an event under no signed head says were erased."""
 
     def take(self, run: str, seq: int, commits: Mapping[str, str], shown: Mapping[str, Disclosed]) -> None:
         """Compares the values of one event; raises `Caught` at one that it did not commit to."""
@@ -82,7 +84,7 @@ class PayloadTally:
         """Takes in that so many values are not here, when nothing was disclosed at all."""
         self._absent_count += number
 
-    def erase(self, run: str, facts: Mapping[str, Any]) -> None:
+    def erase(self, run: str, facts: Mapping[str, Any], *, is_signed: bool = True) -> None:
         """Takes in which values a `payload_erased` event says are gone; raises `Caught` for anything malformed."""
         if facts.keys() != {"basis", "erased"} or facts["basis"] not in _BASES or type(facts["erased"]) is not list:
             raise Caught("a payload_erased says on what basis and what was erased")
@@ -94,6 +96,7 @@ class PayloadTally:
             if left is not None:
                 gone = left.intersection(one["fields"])
                 self._erased += len(gone)
+                self.excused_unsigned += 0 if is_signed else len(gone)
                 left -= gone
                 if not left:
                     del self._absent[run, one["seq"]]

@@ -12,7 +12,7 @@ from typing import Any
 
 from indelible.core.journal.merkle import HASH_BYTES
 from indelible.core.journal.notes import Note, PublicKey, TreeHead, parse_head, parse_note, parse_vkey, unbase64
-from indelible.core.journal.rotation import check_rotation
+from indelible.core.journal.rotation import check_rotation, followed
 from indelible.core.verifying.findings import Caught
 from indelible.errors import BadNote
 
@@ -156,14 +156,18 @@ class KeyChain:
         expected = self.signer_of(signed.head.size)
         named = [key for rotation in self.rotations for key in (rotation.old, rotation.new)]
         known = {key.raw for key in named}
-        if expected is None:
-            keys = list(pinned)
-        else:
-            keys = [expected] if any(key.raw in known and key.name == self._origin for key in pinned) else []
+        try:
+            pinned = followed(signed.note, pinned)
+            keys = pinned if expected is None else followed(signed.note, [expected])
+        except BadNote as problem:
+            raise Caught(f"{signed.name}: {problem}") from problem
+        if expected is not None:  # a part of a journal may hold some rotations, and later ones stand under its head
+            known |= {key.raw for key in keys}
+            keys = keys if any(key.raw in known and key.name == self._origin for key in pinned) else []
         try:
             # All of them: a bad signature by a known key spoils a note, whatever else stands under it. So does the old
             # key's line under a head that both sign while one follows the other.
-            signers = [key for key in dict.fromkeys((*pinned, *named)) if signed.note.signed_by(key)]
+            signers = [key for key in dict.fromkeys((*pinned, *named, *keys)) if signed.note.signed_by(key)]
         except BadNote as problem:
             raise Caught(f"{signed.name}: {problem}") from problem
         good = [key for key in signers if key in keys and self._is_in_force(key, signed.head.size)]
@@ -183,8 +187,8 @@ class KeyChain:
         if not needed:
             return f"no rotation leads from a key you pinned to the one that signs now; it is signed by {found}"
         return (
-            f"it is not signed by {needed}, but by {found}: somebody else signed it, you pinned another key, or it was "
-            "rotated since, which only a whole journal shows"
+            f"it is not signed by {needed}, but by {found}: somebody else signed it, you pinned another key, or the "
+            "rotations between the two were left out"
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from indelible.core.journal.notes import TreeHead
 from indelible.core.verifying.examination import Row
 from indelible.core.verifying.findings import Kind
 from indelible.core.verifying.payloads import Disclosed
@@ -45,6 +46,10 @@ class Evidence:
     def older(self) -> Iterable[tuple[str, bytes]]:
         """Gives older signed heads with their names."""
         return ()
+
+    def remembered(self, origin: str) -> TreeHead | None:
+        """Gives the head that the signer of a live journal signed last, as it remembers it outside the database."""
+        return None
 
     def size(self, signed: int) -> int:
         """Gives how many entries there should be, given how many were signed."""

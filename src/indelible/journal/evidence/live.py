@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from indelible.core.journal.journal import Entry, Tree
 from indelible.core.journal.merkle import HASH_BYTES, leaf_hash
-from indelible.core.journal.notes import parse_head, parse_note
+from indelible.core.journal.notes import TreeHead, parse_head, parse_note
 from indelible.core.journal.tiles import WIDTH, tile_path
 from indelible.core.ports import Store
 from indelible.core.verifying.bodies import EffectBody, quoted, read_effect_body
 from indelible.core.verifying.examination import Row
-from indelible.core.verifying.findings import CannotTell, Caught
+from indelible.core.verifying.findings import CannotTell, Caught, Tail
 from indelible.core.verifying.payloads import Disclosed
-from indelible.errors import BadNote
+from indelible.errors import BadNote, JournalError, KeyUnusable
 from indelible.journal.evidence.evidence import Evidence
 from indelible.journal.evidence.live_tables import Tables
+from indelible.journal.sealing import is_elsewhere
 
 _PAGE = 512
 _TRIES = 5
@@ -29,7 +30,8 @@ class LiveEvidence(Evidence):
     has_values = True
     withheld = 0
 
-    def __init__(self, store: Store, tenant: str) -> None:
+    def __init__(self, store: Store, tenant: str, seal: Callable[[], object] | None = None) -> None:
+        """Read the journal of a tenant; `seal` signs what is not signed yet, where the key is at hand."""
         self.source = f"tenant {tenant} of {store.address}"
         self.given_tile = self._tile
         self.tables = Tables(store, tenant)
@@ -37,11 +39,62 @@ class LiveEvidence(Evidence):
         self._tenant = tenant
         self._heads: list[tuple[str, bytes]] = []
         self._tree = Tree(0, b"")
+        self._seal = seal
+        self._last: TreeHead | None = None
+        self.tail = Tail(0)
+        self.is_left = False
+        """Was the tenant moved to another database, as the signed part says? Then the newest head is there."""
+        self.remarks: list[str] = []
 
     def prepare(self) -> None:
-        """Fixes what is looked at: the heads and the tree as they are now."""
+        """Seals, where it can, then fixes what is looked at: the heads, the tree and what waits as they are now."""
+        for _ in range(_TRIES if self._seal is not None else 1):  # others may be writing
+            if self._seal is not None:
+                self._seal_first(self._seal)
+            # The memory before the heads and the heads before the tree: each is covered by what is read after it.
+            self._last = self._read_memory()
+            self._read_heads()
+            self._tree = self._store.journal.tree(self._tenant)
+            if self._heads and self._count_tail() == 0:
+                break
+        for name, content in self._heads:
+            self._check_place(name, content.decode())
+        if self._heads:
+            self.is_left = is_elsewhere(self._store, self._tenant) and not self.tail.events
+            return
+        if self._last is not None:
+            what = f"the signer signed {self._last.size} entries, and no signed head is here: they were taken out"
+            raise Caught(what, expected=f"a head of {self._last.size} entries", found="none")
+        raise CannotTell("no head was signed yet: run: indelible journal seal")
+
+    def _seal_first(self, seal: Callable[[], object]) -> None:
+        try:
+            seal()
+        except JournalError as problem:  # a ledger that lacks what was signed is found out by what is compared
+            self.remarks = [f"it could not be sealed first: {problem}"]
+
+    def _count_tail(self) -> int:
+        newest = parse_head(parse_note(self._heads[0][1]).text)
+        if self._last is not None and self._last.size < newest.size and self._read_memory() == newest:
+            self._last = newest  # it was signed while the heads were read
+        self.tail = Tail(self._tree.size - newest.size + self._store.journal.waiting(self._tenant))
+        return self.tail.events
+
+    def _read_memory(self) -> TreeHead | None:
+        compare = self._store.compare
+        try:
+            return None if compare is None else compare.last(self._store.origin(self._tenant))
+        except KeyUnusable as problem:
+            raise CannotTell(f"what was signed cannot be read: {problem}") from problem
+
+    def remembered(self, origin: str) -> TreeHead | None:
+        """Is what the folder of keys said, where it is at hand."""
+        return self._last
+
+    def _read_heads(self) -> None:
+        """Reads the heads; the tree is read after them, so that it covers them."""
+        self._heads = []
         journal = self._store.journal
-        # The heads first: a tree that is read later covers them.
         up_to: int | None = None
         while page := journal.heads(self._tenant, _PAGE, up_to):
             for note in page:
@@ -52,11 +105,6 @@ class LiveEvidence(Evidence):
                     )
                 self._heads.append((f"the kept head of size {size}", note.encode()))
                 up_to = size - 1
-        for name, content in self._heads:
-            self._check_place(name, content.decode())
-        self._tree = journal.tree(self._tenant)
-        if not self._heads:
-            raise CannotTell("no head was signed yet: run: indelible journal seal")
 
     def _size_in(self, note: str) -> int:
         try:
@@ -85,10 +133,6 @@ class LiveEvidence(Evidence):
     def size(self, signed: int) -> int:
         """Is the whole tree, also what nobody signed yet."""
         return self._tree.size
-
-    def unsealed(self, signed: int) -> int:
-        """Counts events that no signed head covers."""
-        return self._tree.size - signed + self._store.journal.waiting(self._tenant)
 
     def _tile(self, level: int, number: int, width: int) -> bytes:
         try:

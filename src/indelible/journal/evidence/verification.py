@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from indelible.core.journal.merkle import leaf_hash
-from indelible.core.journal.notes import COSIGNATURE, ED25519, PublicKey, parse_vkey
+from indelible.core.journal.notes import COSIGNATURE, ED25519, PublicKey, TreeHead, parse_vkey
 from indelible.core.journal.receipts import parse_receipt
 from indelible.core.verifying.bodies import unquoted
 from indelible.core.verifying.conclusions import (
@@ -24,6 +24,9 @@ from indelible.core.verifying.conclusions import (
     check_fresh,
     check_older,
     check_pinned_head,
+    check_remembered,
+    check_signed_part,
+    check_tail,
     check_witnesses,
 )
 from indelible.core.verifying.examination import Claimed, Examination, Row, Scope, check_root, first_bad_signature
@@ -39,6 +42,8 @@ from indelible.journal.evidence.opening import open_evidence
 
 Progress = Callable[[int, int], None]
 """Is told how many entries were looked at, and of how many."""
+Memory = Callable[[str], TreeHead | None]
+"""Gives the head of a journal that the signer on this machine signed last; None where it signs none."""
 _AT_ONCE = 4096
 _MOST_AHEAD = 8
 
@@ -54,6 +59,8 @@ class Demands:
     fresh_within: timedelta | None = None
     is_deep: bool = False
     has_semantics: bool = True
+    up_to_head: bool = False
+    memory: Memory | None = None
 
 
 def verify(
@@ -66,13 +73,17 @@ def verify(
     fresh_within: timedelta | None = None,
     deep: bool = False,
     semantics: bool = True,
+    up_to_head: bool = False,
+    memory: Memory | None = None,
     now: datetime | None = None,
     progress: Progress | None = None,
 ) -> Report:
     """Verifies what somebody handed over against keys that came another way, and reports; it never raises for a flaw.
 
     `after` are signed heads kept from before. `quorum` witnesses, by default all that are named, must have cosigned the
-    newest head. `fresh_within` demands a recent time. Without a key the answer is never "verified".
+    newest head. `fresh_within` demands a recent time that a witness gives, or a head that the signer remembers as its
+    newest: a live ledger asks the folder of keys, for anything else `memory` does. A live ledger with entries that no
+    signed head covers is verified with `up_to_head` alone. Without a key the answer is never "verified".
     """
     demands = Demands(
         keys=[_key(key, ED25519) for key in keys],
@@ -82,6 +93,8 @@ def verify(
         fresh_within=fresh_within,
         is_deep=deep,
         has_semantics=semantics,
+        up_to_head=up_to_head,
+        memory=memory,
     )
     if deep and not semantics:
         raise BadCall("signatures are checked with the rules: leave out either --deep or --no-semantics")
@@ -137,17 +150,24 @@ class _Verification:
         self._report = report
         self._progress = progress or (lambda done, size: None)
         self._found = Contents()
+        self._last: TreeHead | None = None
 
     def run(self, now: datetime) -> None:
         evidence, report, demands = self._evidence, self._report, self._demands
         evidence.prepare()
         report.kind = evidence.kind
+        if isinstance(evidence, LiveEvidence):
+            report.tail = evidence.tail
+            report.remarks += evidence.remarks
         newest = read_head(*evidence.newest())
         head = newest.head
         report.origin, report.size, report.root = head.origin, head.size, head.root.hex()
         if head.size == 0:
             raise CannotTell("the journal has no entries: there is nothing to verify")
         check_at_once(newest, demands.keys)
+        self._last = evidence.remembered(head.origin)
+        if self._last is None and demands.memory is not None:
+            self._last = demands.memory(head.origin)
         examination = self._examination(newest)
         if evidence.kind == "journal":
             older = [_older_head(name, note) for name, note in evidence.older()]
@@ -179,6 +199,7 @@ class _Verification:
         """Recomputes the tree and follows every entry; gives the roots at the sizes of all heads."""
         evidence, demands = self._evidence, self._demands
         sizes = {newest.head.size, *(old.head.size for old in (*older, *demands.after))}
+        sizes |= set() if self._last is None else {self._last.size}
         walk = TreeWalk(sizes, evidence.given_tile)
         size = evidence.size(newest.head.size)
         with SignatureChecks() as checks:
@@ -196,7 +217,6 @@ class _Verification:
             evidence.check_tree(walk.size, root)
             if demands.has_semantics:
                 evidence.tables.compare(examination)
-            self._report.counts.unsealed = evidence.unsealed(newest.head.size)
             self._report.remarks += evidence.tables.remarks
         return walk.roots
 
@@ -262,8 +282,16 @@ class _Verification:
             key = chain.check_signed(newest, demands.keys)
             report.signed_by, report.grounds = key.vkey, report.grounds | {"key"}
         problems = [check_pinned_head(old, newest, roots, report, chain) for old in demands.after]
+        if self._last is not None:
+            if self._is_left():
+                report.remarks.append("this tenant was moved to another database: verify there what came after that")
+            elif isinstance(self._evidence, LiveEvidence):
+                problems.append(check_signed_part(self._last, roots, chain))
+            problems.append(check_remembered(self._last, newest, roots, report))
         problems.append(check_witnesses(newest, demands.witnesses, demands.quorum, report))
         problems.append(check_fresh(report, now, demands.fresh_within, demands.quorum))
+        excused = examination.tally.excused_unsigned
+        problems.append(check_tail(report.tail, newest.head.size, excused, is_asked_for=not demands.up_to_head))
         report.remarks += _remarks(demands, self._evidence, report, examination.unchecked)
         if not demands.keys:
             raise CannotTell(
@@ -274,11 +302,20 @@ class _Verification:
         if lacking:
             raise CannotTell("; ".join(lacking))
         report.verdict, report.why = "verified", "everything that was checked holds against the key you pinned"
+        if report.tail is not None and report.tail.events:
+            size = newest.head.size
+            report.why = f"up to entry {size} of {size + report.tail.events}, {report.why}; no signed head covers more"
+
+    def _is_left(self) -> bool:
+        """Is this what a tenant left behind that was moved? Its stop says so, and was compared with the record."""
+        return isinstance(self._evidence, LiveEvidence) and self._evidence.is_left and self._demands.has_semantics
 
 
 def _remarks(demands: Demands, evidence: Evidence, report: Report, unchecked: int) -> list[str]:
     remarks = []
-    if report.grounds & {"fresh", "fresh_witness"}:
+    if "memory" in report.grounds:
+        remarks.append("what was never signed and was cut off cannot be seen")
+    elif "fresh_witness" in report.grounds:
         remarks.append(f"what was cut off within the last {demands.fresh_within or FRESH} cannot be seen")
     if not demands.has_semantics:
         remarks.append("the rules of effects and approvals and the accounting of values were left out, as you asked")

@@ -23,6 +23,7 @@ from indelible.core.sheets import SheetFilter
 from indelible.core.values.canonical import decode
 from indelible.errors import BadCall, JournalError
 from indelible.journal.exports.selecting import Between, Disclosure, During, OfRun, Selection, Whole
+from indelible.journal.sealing import with_rotations
 
 PAGE = 512
 
@@ -219,11 +220,11 @@ def agents_in(store: Store, tenant: str) -> AgentOf:
 
 
 def newest_head(store: Store, tenant: str) -> tuple[Note, TreeHead]:
-    """Gives the newest signed head; raises `JournalError` when nothing was signed yet."""
+    """Gives the newest signed head, with the rotations that lead to its key; raises `JournalError` if there is none."""
     notes = store.journal.heads(tenant, 1)
     if not notes:
         raise JournalError(f"no tree head of tenant {tenant!r} was signed yet; run: indelible journal seal")
-    note = parse_note(notes[0])
+    note = with_rotations(store, tenant, parse_note(notes[0]))
     return note, parse_head(note.text)
 
 

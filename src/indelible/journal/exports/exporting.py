@@ -20,9 +20,11 @@ from indelible.journal.exports.html_report import write_report
 from indelible.journal.exports.outlet import new_bundle, new_file
 from indelible.journal.exports.parquet_rows import write_parquet
 from indelible.journal.exports.selecting import Disclosure, Selection, Whole
+from indelible.journal.sealing import check_has_signed
 
 Form = Literal["bundle", "html", "ndjson", "csv", "parquet"]
 _PROVING: frozenset[Form] = frozenset({"bundle", "html"})
+_TABLES: frozenset[Form] = frozenset({"csv", "parquet"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,10 +61,13 @@ def export(
 
     Events that wait for a head are not in it, so seal first. `query` keeps only events that it asks for, in forms
     that prove nothing about what is left out. Raises `JournalError` when nothing was signed yet, `BadCall` when nothing
-    is selected or `out` is taken.
+    is selected or `out` is taken. Raises `SignerRefused` when the database lacks what was signed, but for tables, which
+    prove nothing.
     """
     query = query if query is not None and query.terms else None
     check_form(form, query)
+    if form not in _TABLES:
+        check_has_signed(store, tenant)
     note, head = newest_head(store, tenant)
     excerpt = Excerpt(
         store, tenant, selection or Whole(), disclosure or Disclosure(), note, head, query=query, progress=progress

@@ -20,7 +20,7 @@ from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall, JournalError, NotRun, NotSealed, UnknownRun
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
-from indelible.journal.sealing import receipt_of
+from indelible.journal.sealing import receipt_of, shown_heads
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import PROBLEMS_TOLD, answer, resources
 from indelible.server.routes.effects import Limit
@@ -60,7 +60,7 @@ async def show_note(asked: Asking = asking("read")) -> Response:
 
 
 async def _newest(asked: Asking) -> Note:
-    heads = await in_own_thread(_kept(asked).heads, asked.caller.tenant, 1)
+    heads = await in_own_thread(shown_heads, asked.ledger._engine.recorded, asked.caller.tenant, 1)
     if not heads:
         raise HTTPException(404, "nothing of this journal is signed yet; ask again in a moment")
     return parse_note(heads[0])
@@ -74,7 +74,7 @@ async def list_heads(
 ) -> Response:
     """List signed heads, the largest first."""
     up_to = None if before is None else before - 1
-    notes = await in_own_thread(_kept(asked).heads, asked.caller.tenant, limit + 1, up_to)
+    notes = await in_own_thread(shown_heads, asked.ledger._engine.recorded, asked.caller.tenant, limit + 1, up_to)
     shown = [_head(parse_note(note)) for note in notes[:limit]]
     return answer({"heads": shown, "next": shown[-1]["size"] if len(notes) > limit else None})
 
@@ -196,10 +196,14 @@ _ONE_AT_A_TIME = threading.Lock()  # verifying takes a processor for as long as 
 
 @journal.post("/v1/journal/verify", response_model=VerificationShown)
 async def verify_journal(body: Demanded, asked: Asking = asking("audit")) -> Response:
-    """Run the verifier over the live journal. It tells what it checked, against what, and what it cannot rule out."""
+    """Run the verifier over the live journal. It tells what it checked, against what, and what it cannot rule out.
+
+    The server seals first if it has the key. `up_to_head` verifies the signed part alone, and seals nothing.
+    """
     if body.quorum is not None and body.quorum > len(body.witnesses):
         raise BadCall(f"quorum: {body.quorum} witnesses are demanded, and {len(body.witnesses)} are named")
-    evidence = LiveEvidence(asked.ledger._engine.recorded, asked.caller.tenant)
+    seal = None if body.up_to_head else asked.ledger._engine.notary.seal_with_own_key
+    evidence = LiveEvidence(asked.ledger._engine.recorded, asked.caller.tenant, seal)
     evidence.source = f"the live journal {asked.ledger.journal_name}"
     fresh = None if body.fresh_within_s is None else timedelta(seconds=body.fresh_within_s)
 
@@ -214,6 +218,7 @@ async def verify_journal(body: Demanded, asked: Asking = asking("audit")) -> Res
                 fresh_within=fresh,
                 deep=body.deep,
                 semantics=body.semantics,
+                up_to_head=body.up_to_head,
             )
         return report.as_json()
 

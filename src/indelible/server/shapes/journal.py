@@ -104,12 +104,18 @@ class Counted(BaseModel):
 
     events: int
     runs: int
-    unsealed: int
     older_heads: int
     signatures: int
     approvals: int
     vote_signatures: int
     payloads: PayloadsCounted | None
+
+
+class TailShown(BaseModel):
+    """Counts what the ledger has beyond the newest signed head. No verdict covers it."""
+
+    events: int
+    is_authenticated: bool
 
 
 class VerificationShown(BaseModel):
@@ -124,6 +130,7 @@ class VerificationShown(BaseModel):
     newest_event_at: str | None
     witnesses: dict[str, int]
     counts: Counted
+    tail: TailShown | None
     grounds: list[Ground]
     attacks: dict[str, Literal["ruled out", "not ruled out"]]
     rotations: list[str]
@@ -141,3 +148,4 @@ class Demanded(Sent):
     fresh_within_s: Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)] | None = None
     deep: bool = False
     semantics: bool = True
+    up_to_head: bool = False
