@@ -1,6 +1,6 @@
 /** Signed heads of the journal: C2SP signed notes, read strictly. */
 
-import { Caught, concat, same, sha256, strictBase64, textOf, toHex, utf8, type Bytes } from './bytes'
+import { Caught, concat, same, sha256, strictBase64, textOf, toBase64, toHex, utf8, type Bytes } from './bytes'
 import { isWeak, verifies } from './curve'
 
 export type Signature = { readonly name: string; readonly keyId: Bytes; readonly bytes: Bytes }
@@ -66,6 +66,34 @@ export async function isSignedBy(note: Note, key: Key): Promise<boolean> {
   return claimed.length > 0
 }
 
+/** Throws `Caught` unless both keys signed that the one follows the other. */
+export async function checkRotation(old: Key, next: Key, oldSignature: Bytes, newSignature: Bytes): Promise<void> {
+  if (old.name !== next.name || same(old.publicKey, next.publicKey)) throw new Caught('a rotation leads from one key of a journal to another')
+  const message = concat(utf8('indelible/rotate/v1\0'), utf8(`${old.vkey}\n${next.vkey}`))
+  for (const [key, signature] of [[old, oldSignature], [next, newSignature]] as const) {
+    if (!(await verifies(key.publicKey, signature, message))) throw new Caught('one of the two keys did not sign this rotation')
+  }
+}
+
+const ROTATION_LINE = concat(Uint8Array.of(0xff), utf8('indelible/rotation/v1\0'))
+
+/** Returns these keys, and those that follow them by rotations that stand under a note; throws `Caught` for a line that says so and is none. */
+export async function followed(note: Note, keys: readonly Key[]): Promise<Key[]> {
+  const found = [...keys]
+  for (const old of found) {
+    const lineId = (await sha256(concat(utf8(old.name), Uint8Array.of(10), ROTATION_LINE, old.publicKey))).slice(0, 4)
+    for (const { bytes } of note.signatures.filter((one) => one.name === old.name && same(one.keyId, lineId))) {
+      if (bytes.length !== 160) throw new Caught('a rotation has another length than it should')
+      const typed = concat(Uint8Array.of(ED25519), bytes.slice(0, 32))
+      const id = (await sha256(concat(utf8(old.name), Uint8Array.of(10), typed))).slice(0, 4)
+      const next = await parseKey(`${old.name}+${toHex(id)}+${toBase64(typed)}`)
+      await checkRotation(old, next, bytes.slice(32, 96), bytes.slice(96))
+      if (!found.some((key) => same(key.publicKey, next.publicKey))) found.push(next)
+    }
+  }
+  return found
+}
+
 /** Says whether a journal is this tenant's: its origin is the ledger's name, a slash, and the tenant as in an address. */
 export function isOfTenant(origin: string, tenant: string): boolean {
   try {
@@ -79,6 +107,8 @@ export function isOfTenant(origin: string, tenant: string): boolean {
 export async function checkSignedBy(note: Note, key: Key): Promise<Head> {
   const head = parseHead(note.text)
   if (head.origin !== key.name) throw new Caught('it is a head of another journal than the key that this browser trusts')
-  if (!(await isSignedBy(note, key))) throw new Caught('it is not signed by the key that this browser trusts')
+  let isSigned = false
+  for (const one of await followed(note, [key])) isSigned = (await isSignedBy(note, one)) || isSigned
+  if (!isSigned) throw new Caught('it is not signed by the key that this browser trusts')
   return head
 }

@@ -1,9 +1,9 @@
 /** Whose signature counts on which head: pinned keys, rotations, revocations. A key that only stands in the evidence is never trusted. */
 
-import { Caught, concat, same, strictBase64, toHex, utf8, type Bytes } from './bytes'
+import { Caught, same, strictBase64, toHex, type Bytes } from './bytes'
 import { isObject } from './bodies'
-import { isWeak, verifies } from './curve'
-import { isSignedBy, parseKey, type Head, type Key, type Note } from './notes'
+import { isWeak } from './curve'
+import { checkRotation, followed, isSignedBy, parseKey, type Head, type Key, type Note } from './notes'
 import rules from './rules.json'
 
 type Rotation = { readonly index: number; readonly old: Key; readonly new: Key }
@@ -40,11 +40,8 @@ export class KeyChain {
 
   async #rotate(index: number, facts: Readonly<Record<string, unknown>>): Promise<void> {
     const [old, next] = [await keyIn(facts.old), await keyIn(facts.new)]
-    if (old.vkey !== facts.old || next.vkey !== facts.new || old.name !== next.name || same(old.publicKey, next.publicKey)) throw new Caught('a rotation leads from one key of a journal to another')
-    const message = concat(utf8('indelible/rotate/v1\0'), utf8(`${old.vkey}\n${next.vkey}`))
-    for (const [key, signature] of [[old, facts.old_signature], [next, facts.new_signature]] as const) {
-      if (!(await verifies(key.publicKey, strictBase64(signature, 'a signature'), message))) throw new Caught('one of the two keys did not sign this rotation')
-    }
+    if (old.vkey !== facts.old || next.vkey !== facts.new) throw new Caught('a rotation leads from one key of a journal to another')
+    await checkRotation(old, next, strictBase64(facts.old_signature, 'a signature'), strictBase64(facts.new_signature, 'a signature'))
     const last = this.#rotations.at(-1)
     if (old.name !== this.origin || (last && !same(last.new.publicKey, old.publicKey))) throw new Caught('this is a rotation of another key')
     this.#rotations.push({ index, old, new: next })
@@ -66,10 +63,16 @@ export class KeyChain {
   async checkSigned(note: Note, head: Head, pinned: readonly Key[]): Promise<Key> {
     if (head.origin !== this.origin) throw new Caught(`it is a head of another journal: ${head.origin}`)
     const named = this.#rotations.flatMap((one) => [one.old, one.new])
-    const isKnown = pinned.some((key) => key.name === this.origin && named.some((one) => same(one.publicKey, key.publicKey)))
-    const keys = named.length === 0 ? pinned : isKnown ? [this.#signerOf(head.size)] : []
+    const trusted = await followed(note, pinned)
+    let keys: readonly Key[] = trusted
+    if (named.length > 0) {
+      // A part of a journal may hold some rotations, and later ones stand under its head.
+      keys = await followed(note, [this.#signerOf(head.size)])
+      const known = [...named, ...keys]
+      if (!trusted.some((key) => key.name === this.origin && known.some((one) => same(one.publicKey, key.publicKey)))) keys = []
+    }
     const signers = new Set<string>()
-    for (const key of [...pinned, ...named]) if (await isSignedBy(note, key)) signers.add(key.vkey)
+    for (const key of [...trusted, ...named, ...keys]) if (await isSignedBy(note, key)) signers.add(key.vkey)
     const good = keys.find((key) => signers.has(key.vkey) && key.name === this.origin && head.size <= (this.#revoked.get(toHex(key.publicKey)) ?? head.size))
     if (!good) throw new Caught(signers.size > 0 ? 'the head is signed by a key that was replaced or revoked' : 'the head is not signed by the key of this journal')
     return good

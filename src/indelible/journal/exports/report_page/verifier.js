@@ -1122,6 +1122,29 @@ var verifier = (function(exports) {
 		for (const { bytes } of claimed) if (!await verifies(key.publicKey, bytes, utf8(note.text))) throw new Caught(`the signature of ${key.name} does not fit the text above it`);
 		return claimed.length > 0;
 	}
+	/** Throws `Caught` unless both keys signed that the one follows the other. */
+	async function checkRotation(old, next, oldSignature, newSignature) {
+		if (old.name !== next.name || same(old.publicKey, next.publicKey)) throw new Caught("a rotation leads from one key of a journal to another");
+		const message = concat(utf8("indelible/rotate/v1\0"), utf8(`${old.vkey}\n${next.vkey}`));
+		for (const [key, signature] of [[old, oldSignature], [next, newSignature]]) if (!await verifies(key.publicKey, signature, message)) throw new Caught("one of the two keys did not sign this rotation");
+	}
+	var ROTATION_LINE = concat(Uint8Array.of(255), utf8("indelible/rotation/v1\0"));
+	/** Returns these keys, and those that follow them by rotations that stand under a note; throws `Caught` for a line that says so and is none. */
+	async function followed(note, keys) {
+		const found = [...keys];
+		for (const old of found) {
+			const lineId = (await sha256(concat(utf8(old.name), Uint8Array.of(10), ROTATION_LINE, old.publicKey))).slice(0, 4);
+			for (const { bytes } of note.signatures.filter((one) => one.name === old.name && same(one.keyId, lineId))) {
+				if (bytes.length !== 160) throw new Caught("a rotation has another length than it should");
+				const typed = concat(Uint8Array.of(ED25519), bytes.slice(0, 32));
+				const id = (await sha256(concat(utf8(old.name), Uint8Array.of(10), typed))).slice(0, 4);
+				const next = await parseKey(`${old.name}+${toHex(id)}+${toBase64(typed)}`);
+				await checkRotation(old, next, bytes.slice(32, 96), bytes.slice(96));
+				if (!found.some((key) => same(key.publicKey, next.publicKey))) found.push(next);
+			}
+		}
+		return found;
+	}
 	// src/record/trust.ts
 	/** Whose signature counts on which head: pinned keys, rotations, revocations. A key that only stands in the evidence is never trusted. */
 	var MEMBERS$1 = rules_default.journal_members;
@@ -1154,9 +1177,8 @@ var verifier = (function(exports) {
 		}
 		async #rotate(index, facts) {
 			const [old, next] = [await keyIn(facts.old), await keyIn(facts.new)];
-			if (old.vkey !== facts.old || next.vkey !== facts.new || old.name !== next.name || same(old.publicKey, next.publicKey)) throw new Caught("a rotation leads from one key of a journal to another");
-			const message = concat(utf8("indelible/rotate/v1\0"), utf8(`${old.vkey}\n${next.vkey}`));
-			for (const [key, signature] of [[old, facts.old_signature], [next, facts.new_signature]]) if (!await verifies(key.publicKey, strictBase64(signature, "a signature"), message)) throw new Caught("one of the two keys did not sign this rotation");
+			if (old.vkey !== facts.old || next.vkey !== facts.new) throw new Caught("a rotation leads from one key of a journal to another");
+			await checkRotation(old, next, strictBase64(facts.old_signature, "a signature"), strictBase64(facts.new_signature, "a signature"));
 			const last = this.#rotations.at(-1);
 			if (old.name !== this.origin || last && !same(last.new.publicKey, old.publicKey)) throw new Caught("this is a rotation of another key");
 			this.#rotations.push({
@@ -1179,10 +1201,19 @@ var verifier = (function(exports) {
 		async checkSigned(note, head, pinned) {
 			if (head.origin !== this.origin) throw new Caught(`it is a head of another journal: ${head.origin}`);
 			const named = this.#rotations.flatMap((one) => [one.old, one.new]);
-			const isKnown = pinned.some((key) => key.name === this.origin && named.some((one) => same(one.publicKey, key.publicKey)));
-			const keys = named.length === 0 ? pinned : isKnown ? [this.#signerOf(head.size)] : [];
+			const trusted = await followed(note, pinned);
+			let keys = trusted;
+			if (named.length > 0) {
+				keys = await followed(note, [this.#signerOf(head.size)]);
+				const known = [...named, ...keys];
+				if (!trusted.some((key) => key.name === this.origin && known.some((one) => same(one.publicKey, key.publicKey)))) keys = [];
+			}
 			const signers = /* @__PURE__ */ new Set();
-			for (const key of [...pinned, ...named]) if (await isSignedBy(note, key)) signers.add(key.vkey);
+			for (const key of [
+				...trusted,
+				...named,
+				...keys
+			]) if (await isSignedBy(note, key)) signers.add(key.vkey);
 			const good = keys.find((key) => signers.has(key.vkey) && key.name === this.origin && head.size <= (this.#revoked.get(toHex(key.publicKey)) ?? head.size));
 			if (!good) throw new Caught(signers.size > 0 ? "the head is signed by a key that was replaced or revoked" : "the head is not signed by the key of this journal");
 			return good;
