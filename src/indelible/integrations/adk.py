@@ -46,6 +46,7 @@ from indelible.integrations.adk_ways import FRAMEWORK, note_app, note_node, note
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
+from indelible.integrations.results import ToolAsked as ToolAsked
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import heard_of
@@ -67,10 +68,6 @@ _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
 _turn: ContextVar[tuple[Turn, str] | None] = ContextVar("indelible_turn", default=None)
 # The run and the turn of the call around us, if that is of an `AgentTool`: ADK forgets the session inside of it.
 _around: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_around", default=None)
-
-
-class ToolAsked(Exception):
-    """A tool asked for a confirmation or for credentials. Declare `nothing_on=ToolAsked` if it asks before it acts."""
 
 
 class Answer(NamedTuple):
