@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -15,10 +16,11 @@ from mcp.client import Client
 from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
-from indelible import AsyncLedger, GrantTerms, migrate
+from indelible import AsyncLedger, GrantTerms, ToolCall, migrate
 from indelible.cli.mcp import read_terms
 from indelible.errors import Misconfigured, StoreUnavailable
 from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.mcp_gate import _Asked
 from indelible.integrations.mcp_words import IDEMPOTENCY_KEY, TURN
 from indelible.integrations.results import ToolAsked
 
@@ -216,6 +218,32 @@ async def test_92_what_was_not_sent_is_not_recorded_as_given(
             broken.setattr(AsyncLedger, "record", fails)
             await call(client, pin)
         assert (bank.paid, await statuses(ledger)) == ([], ["ready"])
+
+
+async def test_95_no_guess_at_redacted_arguments_can_be_checked_against_what_a_question_leaves(store_url: str) -> None:
+    """The record knows the question by a hash of the arguments and of something that only the client has."""
+    migrate(store_url)
+    bank, told = Bank(), list[Any]()
+    async with AsyncLedger.open(store_url, seal=False, redact=["args.to"]) as ledger, behind(ledger, bank) as client:
+        asked = await call(client)
+        (effect,) = await ledger.effects()
+        await call(client, asked)
+        await ledger.run_story("order-1", each=told.append)
+    secret, *known = json.loads(asked.request_state.removeprefix("upstream:"))
+    assert len(secret) == 32
+    assert secret not in f"{effect.detail} {[one.payload for one in told]}"
+    guess = ToolCall(tool="pay", args=BOB, run_id="order-1")
+    assert _Asked(secret, *known).mark(guess) != _Asked("0" * 32, *known).mark(guess)
+
+
+async def test_95_erasing_a_person_erases_what_was_answered(store_url: str) -> None:
+    migrate(store_url)
+    bank, told = Bank(), list[Any]()
+    async with AsyncLedger.open(store_url, seal=False, subject="args.to") as ledger, behind(ledger, bank) as client:
+        await call(client, await call(client))
+        await ledger.erase(subject="bob", by="ana", reason="asked")
+        await ledger.run_story("order-1", each=told.append)
+    assert [one.payload for one in told if one.type == "mcp.input_given"] == [None]
 
 
 def test_92_terms_in_a_file_say_that_a_tool_asks_before_it_acts(tmp_path: Path) -> None:

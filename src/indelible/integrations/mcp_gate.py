@@ -68,6 +68,8 @@ class _Said(NamedTuple):
 class _Asked(NamedTuple):
     """What the server below asked for: in which attempt of which effect, its own state, the names of its questions."""
 
+    secret: str
+    """Only the client has it. Without it, no guess at redacted arguments can be checked against the record."""
     effect: str
     attempt: int
     state: str | None
@@ -363,7 +365,8 @@ class _Entry(Entry):
     def _hand_on(self, asks: types.InputRequiredResult, effect: RunningEffect) -> NoReturn:
         """Raise what it means that the server asks for input. Once it was given some, it may have begun."""
         self._check_unpermitted(effect)
-        asked = _Asked(effect.id, effect.attempt, asks.request_state, tuple(sorted(asks.input_requests or {})))
+        names = tuple(sorted(asks.input_requests or {}))
+        asked = _Asked(uuid4().hex, effect.id, effect.attempt, asks.request_state, names)
         if self._said.upstream is not None:
             means = paused_by(ToolAsked("it was given input and asks for more"), effect, self.words)
             if not isinstance(means, NothingHappened):
@@ -439,13 +442,13 @@ def _read(params: types.CallToolRequestParams) -> _Said:
 
 def _asked_in(text: str, responses: Collection[str]) -> _Asked:
     try:
-        effect, attempt, state, names = json.loads(text)
+        secret, effect, attempt, state, names = json.loads(text)
     except (ValueError, TypeError):
         raise _unasked() from None
     is_whole = isinstance(effect, str) and isinstance(attempt, int) and isinstance(names, list)
     if not is_whole or set(responses) - {name for name in names if isinstance(name, str)}:
         raise _unasked()
-    return _Asked(effect, attempt, state, tuple(names))
+    return _Asked(secret, effect, attempt, state, tuple(names))
 
 
 def _unasked() -> MCPError:
