@@ -144,7 +144,7 @@ async def test_92_an_answer_that_is_delivered_twice_at_once_is_sent_once(
         pin = await call(client)
         monkeypatch.setattr(AsyncLedger, "run", run_together)
         told = await asyncio.gather(call(client, pin), call(other, pin), return_exceptions=True)
-    assert sorted(type(one).__name__ for one in told) == ["InputRequiredResult", "MCPError"]
+    assert [type(one) for one in told].count(MCPError) == 1
     assert bank.states == [None, "s1"]
     assert await statuses(ledger) == ["ready"]
 
