@@ -11,7 +11,7 @@ from typing import Any
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, MayHaveHappened
 from indelible.integrations.telling import replayed
-from indelible.integrations.terms import asked_again
+from indelible.integrations.terms import asked_again, is_same
 from indelible.tool import encode
 
 _walked: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_walked", default=None)
@@ -85,7 +85,7 @@ class Entry:
             others: Names under which something may have been supplied when the call was recorded.
         """
         supplied = {*self.call.injected, *others}
-        names = sorted(name for name in supplied if effect.args.get(name) != self.call.args.get(name))
+        names = sorted(name for name in supplied if not is_same(effect.args.get(name), self.call.args.get(name)))
         if names:
             raise NothingHappened(f"{', '.join(names)} changed since it was recorded; call again, or deny it")
 
@@ -115,7 +115,7 @@ class Entry:
 
     def _check_read(self, effect: RunningEffect) -> None:
         binds = self.call.binds
-        if binds is None or effect.args == self.call.args:
+        if binds is None or is_same(effect.args, self.call.args):
             return
         try:
             is_read = encode(binds(effect.args)) == encode(effect.args)
