@@ -246,6 +246,35 @@ async def test_95_erasing_a_person_erases_what_was_answered(store_url: str) -> N
     assert [one.payload for one in told if one.type == "mcp.input_given"] == [None]
 
 
+async def test_92_what_a_server_asks_before_a_prompt_or_a_resource_is_handed_on(ledger: AsyncLedger) -> None:
+    async def prompt(ctx: Any, params: types.GetPromptRequestParams) -> Any:
+        if params.request_state is None:
+            return asks("which", "s1")
+        return types.GetPromptResult(messages=[])
+
+    async def read(ctx: Any, params: types.ReadResourceRequestParams) -> Any:
+        if params.request_state is None:
+            return asks("sure", "s1")
+        return types.ReadResourceResult(contents=[])
+
+    async def nothing(ctx: Any, params: Any) -> Any:
+        return types.ListPromptsResult(prompts=[])
+
+    async def answers(ctx: Any, params: Any) -> types.ElicitResult:
+        return YES
+
+    words: dict[str, Any] = {"on_list_prompts": nothing, "on_get_prompt": prompt, "on_read_resource": read}
+    server: Server[Any] = Server("bank", on_list_resources=nothing, **words)
+    async with (
+        Client(server) as upstream,
+        Client(
+            ledger_proxy(ledger, upstream, run="order-1"), mode="2026-07-28", elicitation_callback=answers
+        ) as client,
+    ):
+        assert (await client.get_prompt("p", None)).messages == []
+        assert (await client.read_resource("x://r")).contents == []
+
+
 def test_92_terms_in_a_file_say_that_a_tool_asks_before_it_acts(tmp_path: Path) -> None:
     file = tmp_path / "tools.toml"
     file.write_text('[tools.pay]\nnothing_on = ["ToolAsked"]\n')

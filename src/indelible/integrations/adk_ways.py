@@ -21,7 +21,7 @@ from google.adk.workflow._tool_node import _ToolNode
 from google.adk.workflow._workflow import Workflow
 from google.genai import types
 
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, hosted_in
 
 FRAMEWORK = "Google ADK"
 _KNOWN_RUNS = {kind._run_async_impl for kind in (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)}
@@ -62,6 +62,8 @@ def note_request(watch: Watch, request: LlmRequest) -> None:
             names += said
         elif not isinstance(tool, Callable):  # type: ignore[arg-type]
             names.append(type(tool).__name__)
+    options = request.config.http_options
+    names += hosted_in(None if options is None else options.extra_body)
     watch.note(FRAMEWORK, "hosted tools", names)
 
 
