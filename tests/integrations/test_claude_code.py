@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -424,3 +425,27 @@ def test_52_an_edit_to_a_value_that_python_takes_for_equal_is_told(
     ledger.approve(edited, digest=edited.digest, by="bea")
     answer = hook.answer(told(args={"n": said}))
     assert json.dumps(answer["hookSpecificOutput"]["updatedInput"]) == json.dumps({"n": approved})
+
+
+ENDED_WHILE_LOADING = """
+import os, signal, sys
+
+class Ends:
+    def find_spec(self, name, path=None, target=None):
+        if name == "indelible":
+            os.kill(os.getpid(), signal.{name})
+
+sys.meta_path.insert(0, Ends())
+sys.argv = ["indelible", "--tenant", "t", "hook", "claude-code"]
+import indelible_command
+sys.exit(indelible_command.main())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_96_a_hook_that_is_ended_while_it_loads_stops_the_tool(name: str) -> None:
+    code = ENDED_WHILE_LOADING.replace("{name}", name)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=100)
+    assert ended.returncode == 2
+    script = tomllib.loads((PAGE.parents[2] / "pyproject.toml").read_text())["project"]["scripts"]["indelible"]
+    assert script == "indelible_command:main"
