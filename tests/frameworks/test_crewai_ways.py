@@ -213,11 +213,10 @@ def provider() -> Iterator[str]:
         server.shutdown()
 
 
-def hosted() -> None:
+def hosted(**words: Any) -> None:
     with provider() as url:
-        llm = OpenAICompletion(
-            model="gpt-4.1", api="responses", builtin_tools=["web_search"], api_key="none", base_url=url
-        )
+        said = words or {"builtin_tools": ["web_search"]}
+        llm = OpenAICompletion(model="gpt-4.1", api="responses", api_key="none", base_url=url, **said)
         crew_of(agent_of(llm=llm)).kickoff()
 
 
@@ -377,6 +376,23 @@ def test_88_what_is_not_guarded_is_named(ledger: Ledger, way: str, monkeypatch: 
         TRIED[way]()
         assert any(f"({way})" in one for one in report.seen_unguarded)
         assert f"✗ ran without the ledger: {report.seen_unguarded[0]}" in repr(report)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"additional_params": {"tools": [{"type": "web_search"}]}},
+        {"additional_params": {"extra_body": {"tools": [{"type": "web_search"}]}}},
+        {"tools": [{"type": "web_search"}]},
+    ],
+)
+def test_88_tools_of_a_provider_are_refused_however_they_are_configured(ledger: Ledger, words: dict[str, Any]) -> None:
+    with (
+        instrument(ledger, strict=True, allow=OTHERS),
+        ledger.in_run("order-1"),
+        pytest.raises(BadCall, match="hosted"),
+    ):
+        hosted(**words)
 
 
 def test_88_what_is_allowed_by_name_runs_in_strict_mode(ledger: Ledger) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ from strands.bidi.models import BidiModel
 from strands.hooks import BeforeModelCallEvent
 from strands.interventions import InterventionHandler, Proceed
 from strands.middleware import InvokeModelStage
+from strands.models.routing import ModelRouter
 from strands.multiagent import GraphBuilder, Swarm
 from strands.multiagent.base import MultiAgentBase, MultiAgentResult, Status
 from strands.tools.mcp import MCPClient
@@ -416,6 +417,35 @@ def test_88_other_plugins_of_adk_are_refused_beside_one_of_ours(ledger: Ledger) 
     with instrument(ledger, strict=True, allow=OTHERS):
         assert "other" in str(refusal_of(runs(app_of(adk_agent(charge), Other(name="other")))))
     assert times() == 0
+
+
+class Second:
+    """A router's strategy: it takes the second model."""
+
+    router: ModelRouter
+
+    async def select(self, context: Any, **words: Any) -> Any:
+        return self.router.candidates[1]
+
+
+@pytest.mark.parametrize("is_plugin", [False, True])
+def test_88_tools_of_a_model_that_a_router_chooses_are_refused(ledger: Ledger, is_plugin: bool) -> None:
+    turns: Any = [[{"text": "done"}]]
+    strategy = Second()
+    strategy.router = ModelRouter([ScriptedModel(turns), Hosting(turns)], strategy=strategy)
+    plugins: Any = [StrandsPlugin(ledger, run="order-1", strict=True)] if is_plugin else []
+    around: Any = nullcontext() if is_plugin else instrument(ledger, strict=True, allow=OTHERS)
+    with around, ledger.in_run("order-1"):
+        agent = Agent(model=strategy.router, callback_handler=None, plugins=plugins, retry_strategy=None)
+        assert "web_search" in str(refusal_of(lambda: agent("go")))
+
+
+def test_88_tools_beside_the_request_of_adk_are_refused(ledger: Ledger) -> None:
+    beside = types.GenerateContentConfig(http_options=types.HttpOptions(extra_body={"tools": [{"codeExecution": {}}]}))
+    turns = [[types.Part(text="done")]]
+    with instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        refused = refusal_of(adk(lambda: adk_agent(turns=turns, generate_content_config=beside)))
+    assert "codeExecution" in str(refused)
 
 
 def test_88_what_is_allowed_by_name_runs_in_strict_mode(ledger: Ledger) -> None:

@@ -12,7 +12,8 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command and gives its exit code: 0 done, 1 the ledger says no, 2 wrong usage or cannot tell."""
     arguments = sys.argv[1:] if argv is None else argv
     if "hook" in arguments:
-        from indelible.cli.blocking import blocking, is_hook
+        from indelible.cli.blocking import blocking
+        from indelible_command import is_hook
 
         if is_hook(arguments):
             return blocking(lambda: _run(arguments))

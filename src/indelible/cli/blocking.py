@@ -8,29 +8,19 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
 from indelible.cli.ending import handling
-
-BLOCKS = 2
-_WITH_VALUE = ("--url", "--tenant")
-
-
-def is_hook(arguments: Sequence[str]) -> bool:
-    """Say whether a command line asks for a hook; options of every command may stand before it."""
-    left = list(arguments)
-    while left and left[0].startswith("-"):
-        del left[: 2 if left[0] in _WITH_VALUE else 1]
-    return left[:1] == ["hook"]
+from indelible_command import BLOCKS
 
 
 def blocking(run: Callable[[], int]) -> int:
     """Run a hook's command and return 0 if it returned 0, else 2."""
     try:
         _fill_descriptors()
-        with handling(_end, signal.SIGTERM, signal.SIGHUP):
+        with handling(_end, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             code = run()
             if sys.stdout is not None:
                 sys.stdout.flush()

@@ -23,7 +23,7 @@ from google.adk.workflow._workflow import Workflow
 from google.genai import types
 
 from indelible.integrations.adk_pauses import NAME
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, hosted_in
 
 FRAMEWORK = "Google ADK"
 _WATCHING = f"{NAME}.watching"
@@ -84,6 +84,8 @@ def _note_request(watch: Watch, request: LlmRequest) -> None:
             names += said
         elif not isinstance(tool, Callable):  # type: ignore[arg-type]
             names.append(type(tool).__name__)
+    options = request.config.http_options
+    names += hosted_in(None if options is None else options.extra_body)
     watch.note(FRAMEWORK, "hosted tools", names)
 
 

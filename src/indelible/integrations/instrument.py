@@ -248,22 +248,26 @@ def instrument(
             if ledger is None or ledger.blocking.__dict__ is _active.ledger.blocking.__dict__:
                 return _active
             raise BadCall(f"the ledger at {_active.ledger.address} is put around already; call its undo() first")
-        watch = Watch(strict, tuple(allow))
+        packages = {
+            known.package for known in FRAMEWORKS
+        }  # such a word says that no agent of it runs here, and nothing else
+        allowed = frozenset(allow)
+        watch = Watch(strict, allowed - packages)
         around = Around(Ledger.open(create=False) if ledger is None else ledger, terms, usual, watch)
         undos: list[Undo] = []
         found = installed()
         findings = [_reached(known, version, around, undos) for known, version in found]
         made = Instrumented(around.ledger, findings, undos, watch)
         if strict:
-            _check_all_guarded(made, [known for known, _ in found], watch)
+            _check_all_guarded(made, [known for known, _ in found if known.package not in allowed])
         _active = made
         return made
 
 
-def _check_all_guarded(made: Instrumented, known: Sequence[Framework], watch: Watch) -> None:
+def _check_all_guarded(made: Instrumented, known: Sequence[Framework]) -> None:
     """Take everything away again, and raise `BadCall`, if a framework is left that strict mode cannot hold."""
     wrapped = {one.name for one in known if one.is_watched or not unguarded_ways(one.name)} & set(made.wrapped)
-    left = [one.package for one in known if one.name not in wrapped and one.package not in watch.allowed]
+    left = [one.package for one in known if one.name not in wrapped]
     if not left:
         return
     made.undo()

@@ -47,10 +47,12 @@ def ledger_proxy(
     if offers.resources is not None:
         handed["on_list_resources"] = _paged(lambda params: below.list_resources(params=params))
         handed["on_list_resource_templates"] = _paged(lambda params: below.list_resource_templates(params=params))
-        handed["on_read_resource"] = _paged(lambda params: upstream.read_resource(params.uri))
+        handed["on_read_resource"] = _paged(lambda params: below.read_resource(params.uri, **_answers(params)))
     if offers.prompts is not None:
         handed["on_list_prompts"] = _paged(lambda params: below.list_prompts(params=params))
-        handed["on_get_prompt"] = _paged(lambda params: upstream.get_prompt(params.name, params.arguments))
+        handed["on_get_prompt"] = _paged(
+            lambda params: below.get_prompt(params.name, params.arguments, **_answers(params))
+        )
     if offers.completions is not None:
         handed["on_completion"] = _paged(_completed(upstream))
     return Server(
@@ -70,6 +72,12 @@ def _paged(ask: Callable[[P], Awaitable[R]]) -> Callable[[Context, P], Awaitable
         return await ask(params)
 
     return handed
+
+
+def _answers(params: Any) -> dict[str, Any]:
+    """Return the answers to what a server asked before it gives a prompt or a resource; it may ask more."""
+    said = {"input_responses": params.input_responses, "request_state": params.request_state}
+    return {**said, "allow_input_required": True}
 
 
 def _completed(upstream: Client) -> Callable[[types.CompleteRequestParams], Awaitable[types.CompleteResult]]:

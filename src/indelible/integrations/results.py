@@ -19,6 +19,10 @@ class ToolError(Exception):
     """Is an error that a tool told as its result, so that it is recorded as the failure it was."""
 
 
+class ToolAsked(Exception):
+    """A tool asked a person for something itself. Declare `nothing_on=ToolAsked` if it asks before it acts."""
+
+
 class ToolFailed(Exception):
     """Is what a tool raised when it ran; it is not run again."""
 

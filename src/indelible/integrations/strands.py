@@ -32,7 +32,7 @@ from strands.hooks import (
     HookOrder,
 )
 from strands.interrupt import InterruptException
-from strands.middleware import ExecuteToolContext, ExecuteToolStage
+from strands.middleware import ExecuteToolContext, ExecuteToolStage, InvokeModelStage
 from strands.plugins import Plugin
 from strands.tools.decorator import DecoratedFunctionTool
 from strands.tools.mcp import MCPAgentTool
@@ -48,7 +48,7 @@ from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json, text_in
-from indelible.integrations.strands_ways import note_agent
+from indelible.integrations.strands_ways import note_agent, noting_model
 from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
@@ -114,7 +114,7 @@ class LedgerPlugin(Plugin):
         """Stand before the tools of an agent that was made already, unless a plugin of ours does."""
         stages = agent._middleware_registry._handlers.get(ExecuteToolStage, ())
         if not any(isinstance(getattr(one.handler, "__self__", None), LedgerPlugin) for one in stages):
-            agent.add_middleware(ExecuteToolStage, self.gate)
+            self._stand_before(agent)
             self._hear(agent)
 
     def _hear(self, agent: Agent) -> None:
@@ -134,7 +134,16 @@ class LedgerPlugin(Plugin):
         ]
 
     def _stand_innermost(self, event: AgentInitializedEvent) -> None:
-        event.agent.add_middleware(ExecuteToolStage, self.gate)
+        self._stand_before(event.agent)
+
+    def _stand_before(self, agent: Agent) -> None:
+        agent.add_middleware(ExecuteToolStage, self.gate)
+        agent.add_middleware(InvokeModelStage, self._ask)
+
+    async def _ask(self, context: Any, next_fn: Any) -> AsyncGenerator[Any, None]:
+        """Ask a model, after noting what its provider would run: a router may choose another one than the agent's."""
+        async for event in noting_model(self._watch, next_fn)(context):
+            yield event
 
     def _stop(self, event: AfterToolsEvent) -> None:
         """Stops the agent when the ledger refused to go on: by itself, the SDK would tell the model, and go on."""
@@ -157,7 +166,8 @@ class LedgerPlugin(Plugin):
         if isinstance(context.tool, _AgentAsTool):
             self.guard(context.tool.agent)
         try:
-            entry = _Entry(context, next_fn, self._call(context), self._terms.at_once(context.tool_use["name"]))
+            words = self._terms.at_once(context.tool_use["name"])
+            entry = _Entry(context, next_fn, self._call(context), words, partial(self._supplied, context))
         except _Misfit as wrong:
             yield _result(context, "error", [{"text": str(wrong)}], wrong)
             return
@@ -180,20 +190,24 @@ class LedgerPlugin(Plugin):
     def _call(self, context: ExecuteToolContext) -> ToolCall:
         use, tool = context.tool_use, context.tool
         assert tool is not None, "unknown tools do not come this far"
-        beside = _context_name(tool)
-        supplied = {"invocation_state": _given(context), "state": context.agent.state.get()}
         named = Named(
             tool=use["name"],
-            injected={} if beside is None else {beside: recorded(supplied, self._terms.unbound(use["name"]))},
+            injected=self._supplied(context),
             args=_validated(tool, use["input"]),
             run_id=self._run_of(context),
             call_id=use["toolUseId"],
             schema=hash_of(tool.tool_spec),
             turn=_turn(context.agent, is_kept=_session_of(context.agent) is not None),
-            parameters=tool.tool_spec["inputSchema"].get("json"),
+            parameters=None if _validates(tool) else tool.tool_spec["inputSchema"].get("json"),
             reads=partial(_validated, tool),
         )
         return self._terms.call(named)
+
+    def _supplied(self, context: ExecuteToolContext) -> dict[str, Any]:
+        """Return what the agent gives the tool beside the model's arguments now, as it is recorded."""
+        beside = _context_name(context.tool)
+        supplied = {"invocation_state": _given(context), "state": context.agent.state.get()}
+        return {} if beside is None else {beside: recorded(supplied, self._terms.unbound(context.tool_use["name"]))}
 
     def _run_of(self, context: Any) -> str:
         if self._run is not None:
@@ -212,8 +226,16 @@ class _Misfit(ValueError):
 class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, context: ExecuteToolContext, next_fn: Next, call: ToolCall, words: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        context: ExecuteToolContext,
+        next_fn: Next,
+        call: ToolCall,
+        words: dict[str, Any],
+        supplies: Callable[[], dict[str, Any]],
+    ) -> None:
         super().__init__(call, context.tool_use["toolUseId"])
+        self._supplies = supplies
         self.words = words
         self.context = context
         self.told: asyncio.Queue[TypedEvent | None] = asyncio.Queue()
@@ -223,10 +245,11 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        self.check_injected(effect)
-        said = {name: value for name, value in effect.args.items() if name not in self.call.injected}
-        use: Any = {**self.context.tool_use, "input": said}
+        self.check_injected(effect, supplies=self._supplies)
+        known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
         with self.running(effect):
+            said = self.read_alike(known, self.context.tool_use["input"], partial(_validated, self.context.tool))
+            use: Any = {**self.context.tool_use, "input": said}
             try:
                 async for event in self._next(self.context.replace(tool_use=use)):
                     self._hear(event)
@@ -329,9 +352,14 @@ def _session_of(agent: Any) -> str | None:
     return str(found) if found else None
 
 
+def _validates(tool: Any) -> bool:
+    """Say whether the SDK reads the arguments of this tool by a model of its own, defaults included."""
+    return isinstance(tool, DecoratedFunctionTool)
+
+
 def _validated(tool: Any, args: Any) -> Any:
     """Return the arguments as the tool's own validation makes them, defaults included."""
-    if not isinstance(tool, DecoratedFunctionTool):
+    if not _validates(tool):
         return args
     try:
         return as_json(tool._metadata.validate_input(args))

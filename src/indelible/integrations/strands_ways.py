@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from strands import Agent
@@ -11,11 +11,9 @@ from strands.middleware._registry import MiddlewareRegistry
 from strands.multiagent.graph import Graph
 from strands.multiagent.swarm import Swarm
 
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, hosted_in
 
 FRAMEWORK = "Strands"
-_NESTED = ("params", "additional_request_fields", "additional_args")
-_HOSTED = ("tools", "anthropic_tools", "gemini_tools", "mcp_servers", "web_search_options")
 _OURS = ("strands.", "indelible.")
 
 
@@ -27,34 +25,24 @@ def note_agent(watch: Watch, agent: Any, model: Any) -> None:
         agent: The agent.
         model: The model that is about to be asked.
     """
-    watch.note(FRAMEWORK, "hosted tools", _hosted_by(model))
+    watch.note(FRAMEWORK, "hosted tools", hosted_in(model.get_config()))
     watch.note(FRAMEWORK, "hooks, middleware and executors", _code_of(agent))
+
+
+def noting_model(watch: Watch, ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what asks a model, after it noted what that model's provider would run."""
+
+    def noted(context: Any) -> Any:
+        note_agent(watch, context.agent, context.model)
+        return ask(context)
+
+    return noted
 
 
 def note_graph(watch: Watch, graph: Graph) -> None:
     """Note the nodes of a graph that are no agents, graphs or swarms of the SDK."""
     others = [one.node_id for one in graph.nodes.values() if not isinstance(one.executor, (Agent, Graph, Swarm))]
     watch.note(FRAMEWORK, "custom and remote nodes of graphs", others)
-
-
-def _hosted_by(model: Any) -> Iterator[str]:
-    said = model.get_config()
-    config: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    for part in [config, *(config.get(name) for name in _NESTED)]:
-        for key in _HOSTED if isinstance(part, Mapping) else ():
-            found = (part or {}).get(key) or ()
-            for tool in found if isinstance(found, list | tuple) else [key]:
-                yield from _names_of(tool)
-
-
-def _names_of(tool: Any) -> Iterator[str]:
-    """Yield the names of what one entry of a model's configuration stands for."""
-    if isinstance(tool, Mapping):
-        yield str(tool.get("name") or tool.get("type") or tool.get("server_label") or next(iter(tool), "tool"))
-    elif hasattr(tool, "model_dump"):
-        yield from tool.model_dump(exclude_none=True)
-    else:
-        yield str(tool)
 
 
 def _code_of(agent: Any) -> Iterator[str]:

@@ -6,8 +6,8 @@ A way that is not guarded is named by `instrument()`'s report, and refused in st
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from indelible.errors import BadCall
 
@@ -153,6 +153,51 @@ WAYS: dict[str, tuple[Way, ...]] = {
 def unguarded_ways(framework: str) -> tuple[str, ...]:
     """Return the names of the ways of a framework that no ledger guards."""
     return tuple(way.name for way in WAYS.get(framework, ()) if not way.is_guarded)
+
+
+_HOSTED = frozenset(
+    {"tools", "anthropic_tools", "gemini_tools", "builtin_tools", "mcp_servers", "web_search_options", "plugins"}
+)
+_FUNCTIONS = ("function_declarations", "functionDeclarations")
+
+
+def hosted_in(said: Any) -> Iterator[str]:
+    """Yield the names of what a model's configuration or request lets its provider run, at any depth.
+
+    Functions are left out: their calls come back to the program. A hosted MCP server is named by its label or URL.
+    """
+    if isinstance(said, Mapping):
+        for key, value in said.items():
+            if key in _HOSTED and value is not None:
+                yield from _hosted_under(key, value)
+            else:
+                yield from hosted_in(value)
+    elif isinstance(said, list | tuple):
+        for one in said:
+            yield from hosted_in(one)
+
+
+def _hosted_under(key: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, list | tuple):
+        yield key
+        return
+    for tool in value:
+        if isinstance(tool, Mapping):
+            yield from _names_of(tool)
+        elif hasattr(tool, "model_dump"):
+            yield from (name for name in tool.model_dump(exclude_none=True) if name not in _FUNCTIONS)
+        else:
+            yield str(tool)
+
+
+def _names_of(tool: Mapping[str, Any]) -> Iterator[str]:
+    kind = tool.get("type")
+    is_function = kind in ("function", "custom") or (kind is None and {"input_schema", "toolSpec"} & set(tool))
+    if is_function:
+        return
+    place = tool.get("server_label") or tool.get("server_url") or tool.get("url")
+    named = place or tool.get("name") or kind
+    yield from [str(named)] if named else [name for name in tool if name not in _FUNCTIONS]
 
 
 class Watch:

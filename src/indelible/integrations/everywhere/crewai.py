@@ -26,7 +26,6 @@ from crewai.hooks import (
 )
 from crewai.hooks.dispatch import InterceptionPoint, get_hooks
 from crewai.llms.base_llm import BaseLLM
-from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.skills.tool import LoadSkillTool
 from crewai.tools import BaseTool
 from crewai.tools.agent_tools.add_image_tool import AddImageTool
@@ -43,7 +42,7 @@ from pydantic import PrivateAttr
 
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, never, stops_of
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, hosted_in
 
 _NAME = "CrewAI"
 _ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI gives its agents to read their own notes
@@ -207,7 +206,7 @@ def _note_agent(watch: Watch, agent: Agent) -> None:
 
 def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
     code, script, execute = CodeAction.run, ScriptAction.run, BaseLLM._handle_tool_execution
-    prepare, method_run = OpenAICompletion._prepare_responses_params, Flow._execute_method
+    ask, method_run = BaseLLM._emit_call_started_event, Flow._execute_method
 
     @functools.wraps(method_run)
     async def executed_method(self: Any, method_name: Any, method: Any, *args: Any, **words: Any) -> Any:
@@ -234,10 +233,11 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
             watch.note(_NAME, "functions given to a model", [function_name])
         return execute(self, function_name, function_args, available_functions, **words)
 
-    @functools.wraps(prepare)
-    def prepared(self: OpenAICompletion, *args: Any, **words: Any) -> Any:
-        watch.note(_NAME, "hosted tools", self.builtin_tools or ())
-        return prepare(self, *args, **words)
+    @functools.wraps(ask)
+    def asked(self: BaseLLM, *args: Any, **words: Any) -> Any:
+        said = {name: getattr(self, name, None) for name in ("builtin_tools", "additional_params", "extra_body")}
+        watch.note(_NAME, "hosted tools", hosted_in(said))
+        return ask(self, *args, **words)
 
     taken = ("self", "function_name", "function_args", "available_functions")
     return [
@@ -245,7 +245,7 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
         lambda: replaced(CodeAction, "run", ran, takes=("self", "args", "kwargs")),
         lambda: replaced(ScriptAction, "run", scripted, takes=("self", "args", "kwargs")),
         lambda: replaced(BaseLLM, "_handle_tool_execution", executed, takes=taken),
-        lambda: replaced(OpenAICompletion, "_prepare_responses_params", prepared, takes=("self", "messages")),
+        lambda: replaced(BaseLLM, "_emit_call_started_event", asked, takes=("self", "messages")),
     ]
 
 

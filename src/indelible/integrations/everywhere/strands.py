@@ -25,7 +25,7 @@ from indelible.integrations.everywhere.reach import (
     run_here,
 )
 from indelible.integrations.strands import LedgerPlugin
-from indelible.integrations.strands_ways import FRAMEWORK, note_agent, note_graph
+from indelible.integrations.strands_ways import FRAMEWORK, note_agent, note_graph, noting_model
 
 
 def reach(around: Around) -> Undo:
@@ -35,8 +35,8 @@ def reach(around: Around) -> Undo:
 
     @functools.wraps(invoke)
     def invoked(self: MiddlewareRegistry, stage: Any, context: Any, terminal: Any) -> Any:
-        if stage is InvokeModelStage:
-            note_agent(around.watch, context.agent, context.model)
+        if stage is InvokeModelStage:  # a router may choose another model than the agent's
+            return invoke(self, stage, context, noting_model(around.watch, terminal))
         if stage is not ExecuteToolStage:
             return invoke(self, stage, context, terminal)
         own.stop_with(context.agent)
