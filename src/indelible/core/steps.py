@@ -106,7 +106,8 @@ def next_step(
         case StartRun() | Tell() | SealCheckpoint() | TakeRun() | EndRun():
             return about_run(command, now, seq, sheets)
         case Adopt():
-            return _adopt(command, effect, seq)
+            adopted = _adopt(command, effect, seq)
+            return noting(adopted, command.run_id, sheets) if is_compensation(command.effect.tool) else adopted
         case _ if effect is None:
             return Step(NoSuchEffect(command.ref))
         case _ if (why := why_forbidden(command, effect)) is not None:
@@ -174,6 +175,8 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         needed += [grant_ref(grant_id) for grant_id in command.grants]
         needed += sheets_led_by_run(command)
         needed += [compensated_ref(command.run_id)] if is_compensation(command.tool) else []
+    elif isinstance(command, Adopt):
+        needed += [compensated_ref(command.run_id)] if is_compensation(command.effect.tool) else []
     elif isinstance(command, Amend):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
     elif isinstance(command, CastVote):
@@ -407,7 +410,7 @@ def _enter(
     step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets, beside)
     if command.only_asks and isinstance(step.answer, Claimed):
         return Step(MayRun(effect))
-    return noting(step, command, sheets) if is_compensation(command.tool) else step
+    return noting(step, command.run_id, sheets) if is_compensation(command.tool) else step
 
 
 def _may_be_other(command: Open, effect: Effect) -> bool:
