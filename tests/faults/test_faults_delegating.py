@@ -70,9 +70,63 @@ def test_29_in_a_child_that_has_ended_nothing_new_is_done(ledger: Ledger) -> Non
     with child, pytest.raises(RunRefused):
         till.pay("o2")
     assert till.paid == ["o1"]
-    with again.delegate("clerk", "pay order 1"):  # the second time it means another child
+    with again.delegate("clerk", "pay order 1", run_id="clerk-2"):  # another child has a name
         till.pay("o2")
     assert till.paid == ["o1", "o2"]
+
+
+def pay_orders(till: Till, run: Any, first: int, dies: bool = False) -> None:
+    """Delegates each order by the same words; the child of the first fails, and the last one may die after it paid."""
+    for number in range(first, 2):
+        child = run.delegate("clerk", "pay an order", run_id=f"{run.id}-{number}")
+        child.__enter__()
+        error: BaseException | None = None
+        if number == 0:
+            error = ValueError("no address")
+        else:
+            till.pay(f"o{number}")
+            error = KeyboardInterrupt() if dies else None
+        child.__exit__(None if error is None else type(error), error, None)
+        if isinstance(error, KeyboardInterrupt):
+            return
+        run.checkpoint({"next": number + 1})
+
+
+def test_29_a_run_that_goes_on_from_its_checkpoint_gets_the_right_one_of_its_children(ledger: Ledger) -> None:
+    till = Till(ledger)
+    run = ledger.start_run("boss", agent="boss")
+    pay_orders(till, run, 0, dies=True)
+    run.release()
+    again = ledger.resume_run("boss")
+    assert again.context is not None
+    pay_orders(till, again, again.context.state["next"])
+    assert till.paid == ["o1"]
+
+
+def test_29_a_fork_that_goes_on_from_its_checkpoint_gets_the_right_one_of_its_children(ledger: Ledger) -> None:
+    till = Till(ledger)
+    ledger.start_run("boss", agent="boss").complete()
+    fork = ledger.fork_run("boss", new_id="fork", dry_run=False)
+    pay_orders(till, fork, 0, dies=True)
+    fork.release()
+    again = ledger.resume_run("fork")
+    assert again.context is not None
+    pay_orders(till, again, again.context.state["next"])
+    assert till.paid == ["o1"]
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_29_a_second_child_of_the_same_words_needs_a_name(ledger: Ledger, ends: bool) -> None:
+    """A number that each process counts anew would give a run that is resumed in the middle another child."""
+    run = ledger.start_run("boss", agent="boss")
+    child = run.delegate("clerk", "pay an order")
+    if ends:
+        child.complete()
+    with pytest.raises(BadCall):
+        run.delegate("clerk", "pay an order")
+    assert run.delegate("clerk", "pay an order", run_id="second").id == "second"
+    assert run.delegate("clerk", "pay another order").id not in (child.id, "second")
+    assert len(ledger.runs()) == 4
 
 
 @pytest.mark.parametrize("words", [{}, {"run_id": "clerk-1"}])
@@ -94,5 +148,5 @@ def test_29_a_limited_run_gives_its_child_no_more_than_it_has(ledger: Ledger) ->
             till.pay("o1")
         with pytest.raises(BadCall):
             run.delegate("clerk", allowed_tools=["crm.read", "pay"])
-        assert run.delegate("clerk", allowed_tools=["crm.read"]).run.allowed_tools == ("crm.read",)
+        assert run.delegate("reader", allowed_tools=["crm.read"]).run.allowed_tools == ("crm.read",)
     assert till.paid == []

@@ -290,6 +290,33 @@ def test_a_thread_without_the_handlers_context_may_belong_to_any_so_all_are_mark
     assert (status(quick), provider.keys) == ("in_doubt", [None])
 
 
+@pytest.mark.parametrize("name", sorted(OURS))
+def test_37_a_request_that_a_plain_thread_has_begun_when_its_handler_ends_leaves_doubt(
+    name: str, quick: Ledger, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread waits for the name server, and sends when the handler has raised."""
+    is_asked, may_answer, real = threading.Event(), threading.Event(), socket.getaddrinfo
+
+    def slow(*args: Any, **words: Any) -> Any:
+        is_asked.set()
+        assert may_answer.wait(PATIENCE)
+        return real(*args, **words)
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    url = provider.url.replace("127.0.0.1", "localhost")
+
+    def handler(effect: RunningEffect) -> None:
+        threading.Thread(target=OURS[name], args=(f"{url}/v1/charges", {"amount": 5}), daemon=True).start()
+        assert is_asked.wait(PATIENCE)
+        raise TimeoutError
+
+    with pytest.raises(TimeoutError):
+        run(quick, handler)
+    may_answer.set()
+    eventually(lambda: provider.requests)
+    assert status(quick) == "in_doubt"
+
+
 def test_a_thread_with_the_handlers_context_has_its_key_and_its_name(quick: Ledger, provider: Provider) -> None:
     def handler(effect: RunningEffect) -> str:
         with effect.request("item-7"):

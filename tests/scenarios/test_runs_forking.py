@@ -8,13 +8,22 @@ from typing import Any
 
 import pytest
 
-from indelible import MayHaveHappened, NothingHappened, Refused
+from indelible import AwaitingApproval, MayHaveHappened, NothingHappened, Refused
 from indelible.core.effects.calls import ModelTurn
 from indelible.core.runs.resuming import context_content
-from indelible.errors import BadCall, EffectFailed, EffectInDoubt, PolicyRefused, RunOver, UnknownRun
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    EffectFailed,
+    EffectInDoubt,
+    PolicyRefused,
+    RepeatRefused,
+    RunOver,
+    UnknownRun,
+)
 from indelible.testing.clock import FakeClock
 from tests.scenarios.hands import begun, inside, resumed, started, told
-from tests.scenarios.shells import Count, Driver, Shell, charge
+from tests.scenarios.shells import Count, Driver, Shell, approve, charge
 
 
 def forked(driver: Driver, run_id: str = "r1", **words: Any) -> Any:
@@ -134,6 +143,79 @@ def test_a_fork_as_a_block_belongs_to_itself(ledger: Driver) -> None:
     assert inside(ledger, lambda run: pay(ledger, run.id, 1, Count()), "fork_run", new_id="f1") == "one"
     assert ledger.get_run("f1").status == "completed"
     assert ledger.get_run("r1").status == "active"
+
+
+def later(driver: Driver, run_id: str, turn: str, handler: Any, tool: str = "mail", **words: Any) -> Any:
+    side_effect = {"mail": "notification", "pay": "payment"}[tool]
+    call = charge(run_id=run_id, tool=tool, dedupe="turn", turn=turn)
+    return driver.run(call, handler, side_effect=side_effect, wait=False, **words)
+
+
+@pytest.mark.parametrize("is_dry", [True, False])
+def test_96_in_a_fork_a_call_of_a_later_turn_is_a_call_of_its_own(ledger: Driver, is_dry: bool) -> None:
+    started(ledger)
+    for turn in ("t1", "t2"):
+        later(ledger, "r1", turn, Count(f"mail of {turn}"))
+    later(ledger, "r1", "t1", Count("paid"), tool="pay")
+    forked(ledger, dry_run=is_dry)
+    handler = Count("new")
+    for turn in ("t2", "t1"):
+        assert later(ledger, "f1", turn, handler) == f"mail of {turn}"
+    assert later(ledger, "f1", "t1", handler, tool="pay") == "paid"
+    assert handler.entries == 0
+    if is_dry:
+        for tool in ("mail", "pay"):
+            with pytest.raises(PolicyRefused):
+                later(ledger, "f1", "t3", handler, tool=tool)
+        assert handler.entries == 0
+        return
+    with pytest.raises(RepeatRefused):
+        later(ledger, "f1", "t3", handler, tool="pay", on_repeat="refuse")
+    with pytest.raises(ApprovalPending):
+        later(ledger, "f1", "t3", handler, tool="pay")
+    assert handler.entries == 0
+    for turn, entries in (("t3", 1), ("t4", 2), ("t3", 2)):
+        assert later(ledger, "f1", turn, handler) == "new"
+        assert handler.entries == entries
+    with pytest.raises(RepeatRefused):
+        later(ledger, "f1", "t5", handler, on_repeat="refuse")
+
+
+def test_96_a_fork_of_a_fork_finds_the_turns_of_both(ledger: Driver) -> None:
+    started(ledger)
+    later(ledger, "r1", "t1", Count("mail of t1"))
+    forked(ledger, dry_run=False)
+    later(ledger, "f1", "t2", Count("mail of t2"))
+    forked(ledger, "f1", new_id="f2")
+    handler = Count()
+    assert [later(ledger, "f2", turn, handler) for turn in ("t1", "t2")] == ["mail of t1", "mail of t2"]
+    with pytest.raises(PolicyRefused):
+        later(ledger, "f2", "t3", handler)
+    assert handler.entries == 0
+
+
+def test_96_a_turn_that_came_after_the_event_forked_from_is_not_replayed(ledger: Driver) -> None:
+    started(ledger)
+    later(ledger, "r1", "t1", Count("mail of t1"))
+    at = len(told(ledger)) - 1
+    later(ledger, "r1", "t2", Count("mail of t2"))
+    forked(ledger, at=at)
+    with pytest.raises(PolicyRefused):
+        later(ledger, "f1", "t2", Count())
+
+
+def test_96_in_a_fork_another_call_id_is_asked_about_as_in_its_origin(ledger: Driver) -> None:
+    def asking(run_id: str, call_id: str) -> Any:
+        return ledger.begin(charge(run_id=run_id, dedupe="ask", call_id=call_id), side_effect="payment", wait=False)
+
+    started(ledger)
+    ledger.run(charge(run_id="r1", dedupe="ask", call_id="c1"), Count("one"), side_effect="payment")
+    again = asking("r1", "c2")
+    approve(ledger, again)
+    ledger.run(charge(run_id="r1", dedupe="ask", call_id="c2"), Count("two"), side_effect="payment")
+    forked(ledger, dry_run=False)
+    assert [asking("f1", one).value for one in ("c1", "c2")] == ["one", "two"]
+    assert isinstance(asking("f1", "c3"), AwaitingApproval)
 
 
 # Comparing

@@ -389,15 +389,15 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         ledger.begin(charge(run_id="full", tool="under-way"))
         run.record("execution_succeeded", {"n": 1}, side_effect="notification", side_effect_key=MAIL, step="mail")
         run.artifact("s3://leads.csv", content=b"a,b", metadata={"rows": 3})
-        run.delegate("researcher")
         run.hand_off("another", state=STATE, suggested="go on")
+        ledger.start_run("delegates", agent="scout").delegate("researcher")
         failed = ledger.start_run("failed", agent="scout", parent="full")
         failed.fail("on purpose", state=[1, None, "x"])
         ledger.run(charge(run_id="forgotten"), Count({"id": 1}), side_effect="payment")
         ledger.erase(run_id="forgotten", fields=["args", "result"], by="ada", reason="asked to")
         ledger.start_run("forgotten", agent="scout").release()
         names = ("empty", "full", "failed", "forgotten")
-        copies = [ledger.export_packet(name) for name in names]
+        copies = [ledger.export_packet(name) for name in (*names, "delegates")]
         handed = [ledger.export_packet(name, to="ledger-0/default") for name in names]
         return [json.loads(json.dumps(packet)) for packet in (*handed, *copies)]
 

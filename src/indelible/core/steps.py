@@ -61,11 +61,12 @@ from indelible.core.effects.claiming import (
     claim,
     is_other_content,
     is_reworded,
+    looks_repeated,
     opened,
     tries_again,
 )
 from indelible.core.effects.compensations import compensated_ref, is_compensation, noting
-from indelible.core.effects.effect import ENDED, Claim, Effect, hash_of
+from indelible.core.effects.effect import Claim, Effect, hash_of
 from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
@@ -106,7 +107,8 @@ def next_step(
         case StartRun() | Tell() | SealCheckpoint() | TakeRun() | EndRun():
             return about_run(command, now, seq, sheets)
         case Adopt():
-            return _adopt(command, effect, seq)
+            adopted = _adopt(command, effect, seq)
+            return noting(adopted, command.run_id, sheets) if is_compensation(command.effect.tool) else adopted
         case _ if effect is None:
             return Step(NoSuchEffect(command.ref))
         case _ if (why := why_forbidden(command, effect)) is not None:
@@ -176,6 +178,8 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         needed += [grant_ref(grant_id) for grant_id in command.grants]
         needed += sheets_led_by_run(command)
         needed += [compensated_ref(command.run_id)] if is_compensation(command.tool) else []
+    elif isinstance(command, Adopt):
+        needed += [compensated_ref(command.run_id)] if is_compensation(command.effect.tool) else []
     elif isinstance(command, Amend):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
     elif isinstance(command, CastVote):
@@ -303,9 +307,7 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
         return Step(Claimed(Claim(effect, command.token, holder=holder)))
     if edited_from(effect) is not None:
         return Step(Canceled(effect))  # in every turn and by every call id it is the call that was edited to be this
-    if command.dedupe == "ask" and command.call_id != effect.call_id and command.call_id is not None:
-        return Step(LooksRepeated(effect))
-    if command.dedupe == "turn" and _is_of_earlier_turn(command, effect):
+    if looks_repeated(command, effect):
         return Step(LooksRepeated(effect))
     if is_other_content(command, effect) and not _may_be_other(command, effect):
         return Step(KeyTaken(effect))
@@ -335,12 +337,6 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
             return Step(InDoubt(doubt.effect), (doubt,))
         case _:
             assert_never(effect.status)
-
-
-def _is_of_earlier_turn(command: Open, effect: Effect) -> bool:
-    """Say whether the same call ended in another turn. One that is still open goes on, whichever turn asks."""
-    are_known = command.turn is not None and effect.turn is not None
-    return are_known and command.turn != effect.turn and effect.status in ENDED
 
 
 def _enter_again(
@@ -409,7 +405,7 @@ def _enter(
     step = opened(command, now, seq, sheets) if effect is None else claim(command, effect, now, seq, sheets, beside)
     if command.only_asks and isinstance(step.answer, Claimed):
         return Step(MayRun(effect))
-    return noting(step, command, sheets) if is_compensation(command.tool) else step
+    return noting(step, command.run_id, sheets) if is_compensation(command.tool) else step
 
 
 def _may_be_other(command: Open, effect: Effect) -> bool:

@@ -15,7 +15,7 @@ LARGEST_BODY = 16 * 1024 * 1024
 
 
 class Leaving:
-    """A request that is about to leave.
+    """A request that is about to leave. Outside a handler, it counts as sent by each that runs now.
 
     Attributes:
         headers: The headers to add.
@@ -27,6 +27,8 @@ class Leaving:
         self.headers = headers
         self._effect = effect
         self._is_marked = False
+        if effect is None:  # its handler may end before the first byte is written, and could not be told any more
+            mark_all_running()
 
     def mark(self) -> None:
         """Note that the first byte of this request is about to be written; a second call does nothing.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -79,7 +78,7 @@ class ActiveRun(CarriedRun):
         self._progress = 0
         self._saved_at = time.monotonic()
         self._turns = 0
-        self._delegated: Counter[tuple[str, str]] = Counter()
+        self._delegated: set[str] = set()
         self._is_over = is_replay
         self._is_lost = False
 
@@ -300,26 +299,37 @@ class ActiveRun(CarriedRun):
         Args:
             agent: The agent that works for this run.
             intent: What it is to do.
-            run_id: The child's name. Default: one that follows from this run, `agent`, `intent`, and how often this
-                process delegated just that.
+            run_id: The child's name. Default: one that follows from this run, `agent` and `intent`.
             allowed_tools: The tools that the child may use. Default: those that this run may use.
 
         Raises:
-            BadCall: `allowed_tools` names a tool that this run may not use itself.
+            BadCall: `allowed_tools` names a tool that this run may not use itself; or the same was delegated before
+                without a name, so this child needs one.
         """
         self._check_own()
         tools = within(allowed_tools, self._run.allowed_tools)
-        self._delegated[agent, intent] += 1
-        naming = (agent, intent, self._delegated[agent, intent])
         fork = self._run.fork
-        child = run_id if run_id is not None and fork is None else child_id(self.id, *naming)
+        child = run_id if run_id is not None and fork is None else child_id(self.id, agent, intent, run_id)
+        if run_id is None and child in self._delegated:
+            raise BadCall(
+                f"run {self.id} has delegated {intent!r} to {agent!r} before; name each of these children, so that a "
+                "resumed run gets the right one back: run.delegate(..., run_id=…)"
+            )
+        delegated = self._delegate(child, agent, intent, run_id, tools)
+        self._delegated.add(child)
+        return delegated
+
+    def _delegate(
+        self, child: str, agent: str, intent: str, run_id: str | None, tools: Sequence[str] | None
+    ) -> ActiveRun:
         there = self._keeping.get(child)
         if there is not None and there.parent == self.id:
             return self._desk.go_on(there)
+        fork = self._run.fork
         told = self.record("delegation_started", {"agent": agent, "run": child}, side_effect="delegation")
         words: dict[str, Any] = {"parent": self.id, "parent_event": self._keeping.event_id(self.id, told.seq)}
         if fork is not None:
-            origin = run_id or child_id(fork.run_id, *naming)
+            origin = run_id or child_id(fork.run_id, agent, intent)
             last = None if self._keeping.get(origin) is None else self._keeping.story(origin).head.length - 1
             words["fork"] = fork if last is None else replace(fork, run_id=origin, at=last)
         return self._desk.start_run(child, agent=agent, intent=intent, allowed_tools=tools, **words)

@@ -422,7 +422,8 @@ class RunsDesk:
 
     def _refuse_import(self, content: Mapping[str, Any], there: Run | None) -> None:
         store = self._engine.store
-        refusal = why_not_imported(content, store.origin(self.tenant), store.look([]).now)
+        check = store.forgetting.redaction_check()
+        refusal = why_not_imported(content, store.origin(self.tenant), store.look([]).now, check)
         if refusal is not None and there is None:
             raise RunRefused(refusal[1], code=refusal[0])
         run_id, status = content["runId"], content["run"]["status"]

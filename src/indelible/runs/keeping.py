@@ -544,7 +544,8 @@ class RunKeeping:
             now=self._stamp(0).at,
         )
         event_id = None if checkpoint is None else self.event_id(run_id, checkpoint.at)
-        return packet_of(context, self._tenant, self.effects_of(run_id, by="started"), event_id)
+        check = self._engine.store.forgetting.redaction_check()
+        return packet_of(context, self._tenant, self.effects_of(run_id, by="started"), event_id, check)
 
     def event_id(self, run_id: str, seq: int) -> str | None:
         """Gives the id of a run's event."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import AwaitingApproval, Claimed, Replayed
+from indelible.core.commands import Adopt, AwaitingApproval, Claimed, Replayed
 from indelible.core.effects import walk
 from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.compensations import (
@@ -79,6 +79,18 @@ def test_the_first_compensation_of_a_run_is_noted_with_its_claim() -> None:
     assert isinstance(waiting.answer, AwaitingApproval)
     assert waiting.change is not None
     assert ref not in [sheet.ref for sheet in waiting.change.sheets], "nothing was undone yet"
+
+
+def test_96_a_compensation_that_a_packet_brings_is_noted_too() -> None:
+    ref = compensated_ref(RUN_ID)
+    undo = replace(DONE, tool="charge.compensate")
+    adopt = Adopt(effect=undo, stamp=open_command().stamp, origin_json=b"{}")
+    assert ref in needed_sheets(adopt, None)
+    assert ref not in needed_sheets(replace(adopt, effect=DONE), None)
+    for command, noted in ((adopt, [ref]), (replace(adopt, effect=DONE), [])):
+        change = next_step(command, None, NOON, 0, Read()).change
+        assert change is not None
+        assert [sheet.ref for sheet in change.sheets] == noted
 
 
 @pytest.mark.parametrize("is_forked", [False, True])

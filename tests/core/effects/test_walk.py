@@ -22,18 +22,22 @@ from indelible.core.commands import (
     ReplayedFailure,
 )
 from indelible.core.effects import walk
-from indelible.core.effects.effect import SYSTEM
-from indelible.core.effects.identity import identify
+from indelible.core.effects.effect import SYSTEM, Effect
+from indelible.core.effects.identity import Ref, identify, repeat_of
 from indelible.core.effects.requests import (
     AwaitChange,
     Awaited,
     AwaitSeal,
     CheckSealing,
     Invoke,
+    Judge,
     Judged,
+    Origin,
+    Recall,
     Returned,
     Submit,
 )
+from indelible.core.policy.verdicts import ALLOWED
 from indelible.errors import (
     ApprovalExpired,
     ApprovalPending,
@@ -209,3 +213,58 @@ def test_a_payment_may_go_without() -> None:
 def test_a_replayed_payment_waits_for_nothing() -> None:
     played = run(None, Replayed(effect("succeeded")), side_effect="payment")
     assert [type(request) for request in played.asked] == [CheckSealing, Submit]
+
+
+# In a forked run
+
+TURN_1, TURN_2 = (effect("succeeded", turn=turn, id=f"eff_{turn}") for turn in ("t1", "t2"))
+ORIGIN = Origin(TURN_1.ref, "run-1", 9)
+
+
+def forked(effects: dict[Ref, Effect], *origins: Origin, **words: Any) -> tuple[list[Open], Any]:
+    """Begins a call in a forked run; gives what it asks, and how it ends if it asks nothing."""
+    call = {"dedupe": "turn", "turn": "t3", **words}
+    steps, asked = walk.begin(prepared(replace(prepared().call, **call), on_repeat="ask"), CountingMint()), []
+    try:
+        request = next(steps)
+        while True:
+            if isinstance(request, Judge):
+                request = steps.send(Judged(ALLOWED, origins=origins or (ORIGIN,)))
+            elif isinstance(request, Recall):
+                request = steps.send(effects.get(request.ref))
+            else:
+                assert isinstance(request, Submit)
+                assert isinstance(request.command, Open)
+                asked.append(request.command)
+                request = steps.send(RefusedByPolicy(ALLOWED, None))
+    except StopIteration as end:
+        return asked, end.value
+    except PolicyRefused:
+        return asked, None
+
+
+def test_96_a_fork_replays_the_turn_that_it_is_in() -> None:
+    places = {ORIGIN.ref: TURN_1, repeat_of(ORIGIN.ref, "turn", "1"): TURN_2}
+    for turn, recorded in (("t1", TURN_1), ("t2", TURN_2), (None, TURN_1)):
+        assert forked(places, turn=turn) == ([], Replayed(recorded))
+    (asked,), _ = forked(places)
+    assert asked.ref == prepared().identity.ref, "it is the first of its run"
+    failed = replace(TURN_1, status="failed")
+    other = Origin(repeat_of(ORIGIN.ref, "elsewhere"), "run-1", 9)
+    (asked,), _ = forked({ORIGIN.ref: failed, other.ref: TURN_1}, ORIGIN, other)
+    assert asked.verdict.decision == "ask", "whichever of the runs that were forked has made it"
+    (asked,), _ = forked({ORIGIN.ref: failed})
+    assert asked.verdict == ALLOWED, "what failed is tried anew in a later turn"
+    late = replace(TURN_2, opened_seq=10)
+    (asked,), _ = forked({ORIGIN.ref: TURN_1, repeat_of(ORIGIN.ref, "turn", "1"): late}, turn="t2")
+    assert asked.verdict.decision == "ask", "the event forked from was before that"
+
+
+def test_96_a_fork_replays_the_call_id_that_it_names() -> None:
+    first, second = replace(TURN_1, call_id="c1"), replace(TURN_2, call_id="c2")
+    places = {ORIGIN.ref: first, repeat_of(ORIGIN.ref, "c2"): second}
+    for call_id, recorded in (("c1", first), ("c2", second)):
+        assert forked(places, dedupe="ask", turn=None, call_id=call_id) == ([], Replayed(recorded))
+    (asked,), _ = forked(places, dedupe="ask", turn=None, call_id="c3")
+    assert asked.ref == repeat_of(prepared().identity.ref, "c3")
+    assert asked.verdict.decision == "ask"

@@ -12,7 +12,17 @@ from indelible.core.commands import Claimed
 from indelible.core.effects.effect import Actor
 from indelible.core.runs.commands import EndRun, RunMoved, RunNotMoved
 from indelible.core.runs.resuming import PACKET_KIND, read_packet, why_not_imported
-from indelible.core.runs.run import HANDED_OVER, Fork, Handover, fence_ref, fenced_to, read_run, run_ref, run_sheet
+from indelible.core.runs.run import (
+    HANDED_OVER,
+    Fork,
+    Handover,
+    Happening,
+    fence_ref,
+    fenced_to,
+    read_run,
+    run_ref,
+    run_sheet,
+)
 from indelible.core.sheets import Sheet
 from indelible.core.steps import needed_sheets, next_step
 from indelible.errors import BadCall
@@ -53,6 +63,17 @@ def test_94_a_fork_is_not_handed_over_for_no_packet_carries_what_it_replays() ->
     world.start(fork=Fork(run_id="other", at=3))
     assert refused(world.end(HANDED_OVER)) == "fork"
     assert world.types() == ["run_started"]
+    assert isinstance(world.end("completed"), RunMoved)
+
+
+@pytest.mark.parametrize("delegations", [1, 2])
+def test_94_a_run_that_delegated_is_not_handed_over_for_no_packet_carries_its_children(delegations: int) -> None:
+    world = World()
+    world.start()
+    told = Happening(type="delegation_started", payload_json=b'{"run":"child"}')
+    world.tell(*[told] * delegations)
+    world.tell(told)
+    assert refused(world.end(HANDED_OVER)) == "delegated"
     assert isinstance(world.end("completed"), RunMoved)
 
 
@@ -135,17 +156,21 @@ def test_no_effect_of_it_is_entered_by_another_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "before", "code"),
+    ("to", "before", "redaction", "code"),
     [
-        (None, None, "copy"),
-        ("ledger-3/default", "2030-01-09T12:00:00Z", "elsewhere"),
-        ("ledger-2/default", "2030-01-02T11:59:59Z", "too_late"),
-        ("ledger-2/default", "2999-01-02T12:00:01Z", None),
+        (None, None, None, "copy"),
+        ("ledger-3/default", "2030-01-09T12:00:00Z", None, "elsewhere"),
+        ("ledger-2/default", "2030-01-02T11:59:59Z", None, "too_late"),
+        ("ledger-2/default", "2999-01-02T12:00:01Z", None, None),
+        ("ledger-2/default", "2999-01-02T12:00:01Z", "ab", None),
+        ("ledger-2/default", "2999-01-02T12:00:01Z", "cd", "redaction"),
     ],
 )
-def test_a_packet_is_imported_by_the_named_ledger_in_time(to: str | None, before: str | None, code: str | None) -> None:
+def test_a_packet_is_imported_by_the_named_ledger_in_time_and_with_its_redaction_key(
+    to: str | None, before: str | None, redaction: str | None, code: str | None
+) -> None:
     content = {"handedOverTo": to, "importBefore": before, "runId": "r", "ledgerId": "ledger-1/default"}
-    found = why_not_imported(content, "ledger-2/default", NOON)
+    found = why_not_imported({**content, "redaction": redaction}, "ledger-2/default", NOON, "ab")
     assert (None if found is None else found[0]) == code
 
 

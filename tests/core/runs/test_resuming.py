@@ -276,6 +276,24 @@ def test_the_checkpoint_of_a_context_is_the_one_given() -> None:
     assert context(world, checkpoint=read_checkpoint(sheet)).checkpoint == read_checkpoint(sheet)
 
 
+@pytest.mark.parametrize(
+    ("args", "redaction"),
+    [
+        (b'{"amount":5}', None),
+        (None, "ab"),
+        (b'{"card":{"$redacted":"00"}}', "ab"),
+        (b'{"note":"pay [redacted card 00]"}', "ab"),
+        (b'{"$encrypted":"AA=="}', "ab"),
+    ],
+)
+def test_94_a_packet_names_the_redaction_key_if_arguments_may_have_marks(
+    args: bytes | None, redaction: str | None
+) -> None:
+    world, _ = worked()
+    made = packet_of(context(world), "default", [effect("succeeded", args_json=args)], None, "ab")
+    assert made.content["redaction"] == redaction
+
+
 def test_erased_values_stay_out_of_a_packet() -> None:
     world, _ = worked()
     made = packet_of(context(world), "default", [effect("succeeded", args_json=None, detail_json=None)], None)

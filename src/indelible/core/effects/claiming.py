@@ -42,7 +42,7 @@ from indelible.core.commands import (
     RefusedByPolicy,
 )
 from indelible.core.effects.calls import HARMLESS, OnCrash
-from indelible.core.effects.effect import GRANT_MARK, Claim, Effect, asked_by, hash_of
+from indelible.core.effects.effect import ENDED, GRANT_MARK, Claim, Effect, asked_by, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
 from indelible.core.people.standing import is_token_revoked, may_permit
@@ -303,6 +303,17 @@ def has_other_injected(command: Open, effect: Effect) -> bool:
 def is_other_content(command: Open, effect: Effect) -> bool:
     """Does this call say something else? Nobody can tell once the arguments are erased; the key is the same."""
     return effect.digest != command.digest and not effect.are_args_erased
+
+
+def looks_repeated(command: Open, effect: Effect) -> bool:
+    """Say whether this is the same call once more: by another call id, or in a later turn.
+
+    A call that has not ended goes on, whichever turn asks.
+    """
+    if command.dedupe == "ask":
+        return command.call_id is not None and command.call_id != effect.call_id
+    are_known = command.dedupe == "turn" and command.turn is not None and effect.turn is not None
+    return are_known and command.turn != effect.turn and effect.status in ENDED
 
 
 def _is_edited_to(command: Open, effect: Effect, approval: Approval | None) -> bool:

@@ -1,8 +1,8 @@
 """Compensated calls: how the compensation of an effect is found, and when a call is no longer told that it succeeded.
 
 A compensation is an effect of its own, so the record of the call itself does not change. Its key is made of the id of
-the effect that it makes good. From the first attempt of a compensation on, a sheet says that its run has one: most
-ledgers have none, and their replays look no further.
+the effect that it makes good. From the first attempt of a compensation on, or from when a packet brings one, a sheet
+says that its run has one: most ledgers have none, and their replays look no further.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from indelible.core.changes import Change, Step
-from indelible.core.commands import Claimed, Open
+from indelible.core.commands import Claimed, Moved
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref, key_of
 from indelible.core.sheets import Sheet, SheetRef, Sheets, sheet_at
@@ -82,15 +82,15 @@ def compensated_ref(run_id: str) -> SheetRef:
     return SheetRef(COMPENSATED_KIND, run_id)
 
 
-def noting(step: Step, command: Open, sheets: Sheets) -> Step:
-    """Return the step with a note that the run has a compensation, if it claims the first one."""
-    ref = compensated_ref(command.run_id)
-    if not isinstance(step.answer, Claimed) or sheet_at(sheets, ref) is not None:
+def noting(step: Step, run_id: str, sheets: Sheets) -> Step:
+    """Return the step with a note that the run has a compensation, if it claims or takes over the first one."""
+    ref = compensated_ref(run_id)
+    if not isinstance(step.answer, Claimed | Moved) or sheet_at(sheets, ref) is not None:
         return step
     note = Sheet(kind=ref.kind, id=ref.id, status="noted", body=b"{}")
     return Step(step.answer, tuple(_with(change, note) for change in step.changes))
 
 
 def _with(change: object, note: Sheet) -> Change:
-    assert isinstance(change, Change), "a claim moves its effect"
+    assert isinstance(change, Change), "who claims or takes over moves an effect"
     return Change(change.effect, change.event_type, change.committed, (*change.sheets, note))

@@ -55,6 +55,7 @@ from indelible.core.commands import (
     Taken,
 )
 from indelible.core.effects.calls import Handling
+from indelible.core.effects.claiming import looks_repeated
 from indelible.core.effects.compensations import compensated, compensation_ref, undoing
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.from_arguments import derived_from
@@ -186,14 +187,21 @@ def begin(
         prepared = prepared.treated(judged.handling)
     if must_seal and prepared.handling.inclusion != "not_awaited":
         yield CheckSealing()
+    command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks, again=again)
+    before: list[Effect] = []
     for origin in judged.origins:
-        recalled: Effect | None = yield Recall(origin.ref)
-        if recalled is not None and origin.has(recalled):
+        recalled, earlier = yield from _recalled(command, origin)
+        if recalled is not None:
             yield from _check_stands(recalled, judged, origin)
             return _replay(recalled)
-    command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks, again=again)
-    is_about_this = known is not None and known.ref == command.ref
-    answer: Answer = yield Submit(command, known if is_about_this else None)
+        before += [] if earlier is None else [earlier]
+    answer: Answer
+    if before:
+        made = max(before, key=lambda one: one.status == "succeeded")
+        answer = yield from _repeat(command, judged, made, prepared.handling, is_first_here=True)
+    else:
+        is_about_this = known is not None and known.ref == command.ref
+        answer = yield Submit(command, known if is_about_this else None)
     if isinstance(answer, Canceled) and (place := edited_from(answer.effect)) is not None:
         edited: Effect | None = yield Recall(place)
         if edited is not None:
@@ -287,12 +295,33 @@ def _edited_to(command: Open, prepared: Prepared, edited: Effect) -> Open:
     return replace(command, ref=edited.ref, digest=edited.digest)
 
 
-def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) -> Generator[Request, Any, Answer]:
+def _recalled(command: Open, origin: Origin) -> Generator[Request, Any, tuple[Effect | None, Effect | None]]:
+    """Return this call as the run that was forked has it, and the same call of an earlier turn or by another id there.
+
+    The run's repeats are at the places that `_repeat` gives them.
+    """
+    earlier: Effect | None = None
+    ref, number = origin.ref, 0
+    while True:
+        found: Effect | None = yield Recall(ref)
+        if found is None or not origin.has(found):
+            return None, earlier
+        if edited_from(found) is not None or (command.dedupe == "ask" and number) or not looks_repeated(command, found):
+            return found, None
+        earlier = found if earlier is None or found.status == "succeeded" else earlier
+        number += 1
+        occurrence = (command.call_id or "",) if command.dedupe == "ask" else ("turn", str(number))
+        ref = repeat_of(origin.ref, *occurrence)
+
+
+def _repeat(
+    command: Open, judged: Judged, earlier: Effect, handling: Handling, *, is_first_here: bool = False
+) -> Generator[Request, Any, Answer]:
     """Ask for a call that was made before, at a place of its own.
 
     A new call id that looks like a repeat is asked about. In a later turn, the places of all turns before are looked
     at, one after the other: what is open there goes on, and what succeeded there is asked about, if its class or the
-    tool says so.
+    tool says so. In a forked run, the earlier call may be of the run that was forked: then all places here are free.
     """
     verdict = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
     # A grant answers the rule it was given for, and not whether a repeat is meant.
@@ -304,7 +333,7 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
         answer: Answer = yield Submit(replace(asking, ref=ref, dedupe="call"))
         return answer
     made: Effect | None = None
-    number = 0
+    number = -1 if is_first_here else 0
     while True:
         made = earlier if earlier.status == "succeeded" else made
         if made is not None and handling.on_repeat == "refuse":
@@ -315,7 +344,7 @@ def _repeat(command: Open, judged: Judged, earlier: Effect, handling: Handling) 
                 effect=made,
             )
         number += 1
-        ref = repeat_of(command.ref, "turn", str(number))
+        ref = command.ref if number == 0 else repeat_of(command.ref, "turn", str(number))
         asked = asking if made is not None and handling.on_repeat == "ask" else command
         answer = yield Submit(replace(asked, ref=ref))
         if not isinstance(answer, LooksRepeated):

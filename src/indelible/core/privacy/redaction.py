@@ -220,6 +220,11 @@ class Screen:
         return self.redactor.text(text, self.secrets)
 
 
+def may_have_marks(args_json: bytes | None) -> bool:
+    """Say whether recorded arguments may hold marks; those that were erased or encrypted may."""
+    return args_json is None or b"redacted" in args_json or b'"$encrypted"' in args_json
+
+
 def _fits(step: str, name: str | int) -> bool:
     return step == "[]" if isinstance(name, int) else step in ("*", name)
 

@@ -32,6 +32,7 @@ from indelible.core.runs.run import (
     RunStatus,
     checkpoint_ref,
     checkpoint_sheet,
+    delegated_ref,
     driver_ref,
     driver_sheet,
     fence_ref,
@@ -67,12 +68,13 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
             for happening in command.happenings
             if happening.side_effect_key is not None
         ]
+        needed += [delegated_ref(command.run_id)] if _delegates(command) else []
     elif isinstance(command, TakeRun) and command.checkpoint_id is not None:
         needed.append(checkpoint_ref(command.checkpoint_id))
     elif isinstance(command, SealCheckpoint | EndRun) and command.checkpoint is not None:
         needed.append(checkpoint_ref(command.checkpoint.id))
     if isinstance(command, EndRun) and (command.handover is not None or command.takes_back):
-        needed.append(fence_ref(command.run_id))
+        needed += [fence_ref(command.run_id), delegated_ref(command.run_id)]
     return tuple(dict.fromkeys(needed))
 
 
@@ -109,7 +111,9 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
         return _start(command, run, driver, now, seq)
     if isinstance(command, TakeRun):
         return _take(command, run, driver, now, seq, sheets)
-    refusal = _why_not_elsewhere(command, run, now) or _why_not(command, run, driver)
+    refusal = (
+        _why_not_elsewhere(command, run, now) or _why_not_whole(command, run, sheets) or _why_not(command, run, driver)
+    )
     if refusal is not None:
         return Step(refusal)
     match command:
@@ -225,9 +229,6 @@ def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None,
     ):
         return RunNotMoved("handover", "is handed over only to a ledger that is named, and taken back as blocked", run)
     if run is None or run.status != HANDED_OVER:
-        if ends is not None and ends.handover is not None and run is not None and run.fork is not None:
-            why = f"is a fork of {run.fork.run_id}, and what it replays from there is in no packet. Hand that run over"
-            return RunNotMoved("fork", why, run)
         if ends is not None and ends.takes_back and run is not None:
             return RunNotMoved("not_handed_over", f"is {run.status} and was not handed over; it is here", run)
         return None
@@ -248,6 +249,23 @@ def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None,
         )
         return RunNotMoved("may_be_imported", why, run)
     return None
+
+
+def _why_not_whole(command: Tell | SealCheckpoint | EndRun, run: Run | None, sheets: Sheets) -> RunNotMoved | None:
+    """Say why a run is not handed over because no packet carries all that its calls replay from; None if one does."""
+    if not isinstance(command, EndRun) or command.handover is None or run is None or run.status == HANDED_OVER:
+        return None
+    if run.fork is not None:
+        why = f"is a fork of {run.fork.run_id}, and what it replays from there is in no packet. Hand that run over"
+        return RunNotMoved("fork", why, run)
+    if sheet_at(sheets, delegated_ref(run.id)) is not None:
+        why = "has delegated, and no packet carries the runs that work for it: their calls would run again. End it here"
+        return RunNotMoved("delegated", why, run)
+    return None
+
+
+def _delegates(command: Tell) -> bool:
+    return any(happening.type == "delegation_started" for happening in command.happenings)
 
 
 def _why_not(command: Tell | SealCheckpoint | EndRun, run: Run | None, driver: Driver | None) -> RunNotMoved | None:
@@ -285,6 +303,10 @@ def _tell(command: Tell, run: Run | None, driver: Driver | None, seq: int, sheet
                 seen.add(ref)
                 body = body_of({"seq": seq + number})
                 marks = (Sheet(kind=ref.kind, id=ref.id, status="told", topic=command.run_id, body=body),)
+        ref = delegated_ref(command.run_id)
+        if happening.type == "delegation_started" and sheet_at(sheets, ref) is None and ref not in seen:
+            seen.add(ref)
+            marks += (Sheet(kind=ref.kind, id=ref.id, status="delegated", body=b"{}"),)
         facts.append(_fact(command.run_id, happening, status, marks))
         told.append(Told(seq + number, happening.type, status))
     return Step(RunMoved(run, tuple(told), 0 if driver is None else driver.fence), tuple(facts))

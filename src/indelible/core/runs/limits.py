@@ -64,9 +64,12 @@ def _covers(allowed: str, wanted: str) -> bool:
     return allowed == wanted or (star == "*" and not after and not _WILD & set(before) and wanted.startswith(before))
 
 
-def child_id(parent: str, agent: str, intent: str, number: int) -> str:
-    """Return the name of the run that a run delegates to: the same whenever it delegates the same again."""
-    said = encode([parent, agent, intent, number])
+def child_id(parent: str, agent: str, intent: str, name: str | None = None) -> str:
+    """Return the id of the run that a run delegates to: the same whenever it delegates the same again.
+
+    It must not depend on how often a process has delegated: a run that is resumed from a checkpoint counts anew.
+    """
+    said = encode([parent, agent, intent, 1 if name is None else name])
     return f"run_{hashlib.sha256(said).hexdigest()[:28]}"
 
 

@@ -17,6 +17,7 @@ from indelible.core.approvals.approval import Approval
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Effect, Status
 from indelible.core.events import instant
+from indelible.core.privacy.redaction import may_have_marks
 from indelible.core.runs.following import Artifact, EffectLine, RunEvent, RunStory
 from indelible.core.runs.ordering import approvals_in_order
 from indelible.core.runs.run import SCHEMA_VERSION, Checkpoint, Run
@@ -223,13 +224,21 @@ def packet_digest(content: Mapping[str, Any]) -> str:
     return sha256(encode(content, root="packet")).hexdigest()
 
 
-def packet_of(context: ResumeContext, tenant: str, effects: Sequence[Effect], checkpoint_event: str | None) -> Packet:
+def packet_of(
+    context: ResumeContext,
+    tenant: str,
+    effects: Sequence[Effect],
+    checkpoint_event: str | None,
+    redaction: str | None = None,
+) -> Packet:
     """Return the packet of a run: documented names first, then the effects as they are recorded.
 
     The ledger that imports it records the effects in the order given here: pass them in the order they started in.
+    `redaction` is the hash of the key that marks are made with here.
     """
     run = context.run
     carried = [_carried(effect) for effect in effects if _is_carried(effect)]
+    is_marked = any(may_have_marks(effect.args_json) for effect in carried)
     content = {
         **context_content(context),
         "kind": PACKET_KIND,
@@ -238,6 +247,7 @@ def packet_of(context: ResumeContext, tenant: str, effects: Sequence[Effect], ch
         "head": context.head,
         "handedOverTo": None if run.handover is None else run.handover.to,
         "importBefore": None if run.handover is None else instant(run.handover.until),
+        "redaction": redaction if is_marked else None,
         "nonReplayableSideEffects": list(context.blocked_side_effect_keys),
         "run": {
             "agentId": run.agent,
@@ -292,13 +302,16 @@ def check_kind(content: Mapping[str, Any]) -> None:
         raise BadCall(f"this is no resume packet of version {SCHEMA_VERSION}; export it again: indelible runs packet")
 
 
-def why_not_imported(content: Mapping[str, Any], ledger: str, now: datetime) -> tuple[str, str] | None:
+def why_not_imported(
+    content: Mapping[str, Any], ledger: str, now: datetime, redaction: str | None
+) -> tuple[str, str] | None:
     """Say why this ledger may not go on with the run of a packet, as a word and a sentence; None if it may.
 
     Args:
         content: The packet.
         ledger: The name of the journal here.
         now: The time here.
+        redaction: The hash of the key that marks are made with here.
     """
     to, run_id = content["handedOverTo"], content["runId"]
     if to is None:
@@ -312,6 +325,12 @@ def why_not_imported(content: Mapping[str, Any], ledger: str, now: datetime) -> 
         return "too_late", (
             f"this packet could be imported until {content['importBefore']}, so {content['ledgerId']} may have taken "
             f"run {run_id} back; hand it over there again"
+        )
+    if content["redaction"] not in (None, redaction):
+        return "redaction", (
+            f"run {run_id} has calls that were redacted with another key than this ledger's, so here they would count "
+            f"as other calls and run again. Use the redaction key of {content['ledgerId']} here, make a call that is "
+            "redacted with it, then import the packet; or take the run back there: indelible runs take-back"
         )
     return None
 

@@ -260,6 +260,11 @@ def fence_ref(run_id: str) -> SheetRef:
     return SheetRef("limit", f"{OWN_RUNS}handed-over:{run_id}")
 
 
+def delegated_ref(run_id: str) -> SheetRef:
+    """Locate what says that a run has delegated, so that it is not handed over; its kind is that of limits too."""
+    return SheetRef("limit", f"{OWN_RUNS}delegated:{run_id}")
+
+
 def fenced_to(sheet: Sheet | None) -> str | None:
     """Return the ledger that a fence says goes on with the run, or None if none does."""
     return None if sheet is None or sheet.status != HANDED_OVER else str(sheet.read()["to"])
