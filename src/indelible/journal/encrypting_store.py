@@ -40,9 +40,9 @@ from indelible.core.privacy.encryption import (
     DataKey,
     encrypted_command,
     holder_in,
-    key_in,
     holder_of_run,
     holder_of_subject,
+    key_in,
     opened_answer,
     opened_effect,
 )

@@ -205,6 +205,8 @@ def begin(
         recorded = _with_recorded_words(prepared, answer.effect)
         words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
+    if isinstance(answer, EditUnread) and answer.effect.are_args_erased:
+        answer = ArgsErased(answer.effect)  # their key is gone, which the store cannot see
     if isinstance(answer, EditUnread):
         words = {"waited": waited, "only_asks": only_asks, "again": again}
         read = _with_edit(prepared, answer.effect, mint)
