@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indelible import Ledger, ToolCall
-from indelible.errors import ApprovalPending
+from indelible import Ledger, ToolCall, connect
+from indelible.core.commands import AwaitingApproval
+from indelible.errors import ApprovalPending, PolicyRefused
 from tests.server.places import Place
 
 
@@ -20,6 +21,22 @@ def place(store_url: str, tmp_path: Path) -> Iterator[Place]:
     made = Place(store_url, keys=tmp_path / "keys")
     yield made
     made.close()
+
+
+@pytest.fixture(params=["library", "connect"])
+def ledger(request: pytest.FixtureRequest, place: Place) -> Iterator[Ledger]:
+    """A ledger at the database, and one behind the server: the same holds through both."""
+    if request.param == "library":
+        with Ledger.open(place.url, tenant="acme", actor="agent", seal=False) as opened:
+            yield opened
+    else:
+        with connect(place.served.url, token=place.tokens["agent"]) as client:
+            yield client
+
+
+def apply(place: Place, **policy: Any) -> None:
+    Ledger.open(store=place.store, tenant="acme", seal=False).apply_policy(policy, by="root")
+    place.ledgers.of("acme")._engine.judging.forget()
 
 
 def test_77_a_vote_by_token_leaves_the_question_and_the_inbox_readable(place: Place) -> None:
@@ -81,3 +98,66 @@ def test_84_an_edit_over_http_that_has_two_readings_is_refused(place: Place, val
     refused = place.post(f"/v1/approvals/{asked['id']}/edit", edit, "ana")
     assert refused.status_code == 400
     assert place.get(f"/v1/approvals/{asked['id']}").json()["args"] == {"amount": 5}
+
+
+def turn(name: str, **words: Any) -> ToolCall:
+    return ToolCall(tool="gift", args={"to": "ana"}, run_id="r", **(words or {"dedupe": "turn", "turn": name}))
+
+
+def test_53_what_a_policy_calls_a_payment_is_not_repeated_in_a_later_turn(place: Place, ledger: Ledger) -> None:
+    """Through `connect` the client's class decided, which knows no policy of the server's."""
+    apply(place, tools={"gift": {"side_effect": "payment"}}, rules=[{"name": "rest", "then": "allow"}])
+    entered: list[str] = []
+    for name in ("m1", "m1", "m2", "m3"):
+        try:
+            ledger.run(turn(name), lambda effect: entered.append("ran"), side_effect="notification", wait=False)
+        except ApprovalPending:
+            entered.append(f"{name} asks")
+    assert entered == ["ran", "m2 asks", "m3 asks"]
+
+
+@pytest.mark.parametrize("word", ["run", "ask", "refuse"])
+def test_53_a_tool_says_itself_what_becomes_of_its_repeats(place: Place, ledger: Ledger, word: Any) -> None:
+    entered: list[str] = []
+    for name in ("m1", "m2"):
+        try:
+            ledger.run(turn(name), lambda effect: entered.append("ran"), on_repeat=word, wait=False)
+        except Exception as problem:
+            entered.append(type(problem).__name__)
+    assert entered == ["ran", {"run": "ran", "ask": "ApprovalPending", "refuse": "RepeatRefused"}[word]]
+
+
+def test_53_a_servers_word_on_repeats_holds_too(store_url: str, tmp_path: Path) -> None:
+    place = Place(store_url, keys=tmp_path / "keys", on_repeat="refuse")
+    try:
+        with connect(place.served.url, token=place.tokens["agent"]) as client:
+            client.run(turn("m1"), lambda effect: None, on_repeat="run")
+            with pytest.raises(PolicyRefused):
+                client.run(turn("m2"), lambda effect: None, on_repeat="run")
+    finally:
+        place.close()
+
+
+def test_53_a_grant_answers_no_repeat(place: Place, ledger: Ledger) -> None:
+    apply(place, rules=[{"name": "gifts", "match": {"tool": "gift"}, "then": "ask"}])
+    begun = ledger.begin(turn("m1"), side_effect="payment")
+    assert isinstance(begun, AwaitingApproval)
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    vote = {"decision": "approve", "digest": begun.approval.digest, "grant": {"count": 9, "until": until}}
+    assert place.post(f"/v1/approvals/{begun.approval.id}/decisions", vote, "ana").status_code == 201
+    ran: list[str] = []
+    ledger.run(turn("m1"), lambda effect: ran.append("m1"), side_effect="payment", wait=False)
+    again = [turn("m2"), turn("", dedupe="ask", call_id="c1"), turn("", dedupe="ask", call_id="c2")]
+    for call in again:
+        with pytest.raises(ApprovalPending):
+            ledger.run(call, lambda effect: ran.append("again"), side_effect="payment", wait=False)
+    assert ran == ["m1"]
+
+
+def test_39_each_class_that_tool_and_call_name_is_judged(place: Place, ledger: Ledger) -> None:
+    night = {"name": "no messages", "match": {"side_effect": "notification"}, "then": "refuse"}
+    apply(place, rules=[night, {"name": "rest", "then": "allow"}])
+    ledger.tool("gift", side_effect="notification")(lambda to: "sent")
+    for words in ({}, {"side_effect": "payment"}):
+        with pytest.raises(PolicyRefused):
+            ledger.run(turn("m1"), lambda effect: "ran", **words)
