@@ -336,7 +336,7 @@ def test_what_waits_or_is_in_doubt_without_its_key_never_runs(ledger: Driver, ke
 
 
 def test_a_key_that_is_lost_between_look_and_claim_lets_nothing_run(ledger: Driver, keys: Path) -> None:
-    """The claim is granted by a store that cannot see that its arguments cannot be read: it is given back."""
+    """The store cannot see that its arguments cannot be read; its caller does, before it claims."""
     with pytest.raises(MayHaveHappened):
         ledger.run(pay(), Count(MayHaveHappened("?")))
     (effect,) = ledger.effects()
@@ -349,7 +349,7 @@ def test_a_key_that_is_lost_between_look_and_claim_lets_nothing_run(ledger: Driv
         ledger.run(pay(), handler)
     assert handler.entries == 0
     assert ledger.get_effect(effect.id).status == "ready"
-    assert types_of(ledger)[-2:] == ["tool_call_started", "tool_call_released"]
+    assert "tool_call_started" not in types_of(ledger)[1:]
 
 
 # ── keys that cannot be used ─────────────────────────────────────────────────────────────────────────────────────────

@@ -339,7 +339,7 @@ export interface paths {
         put?: never;
         /**
          * Change the arguments that are asked about
-         * @description Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet.
+         * @description Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet. They are written in the recorded form, as `args` of the approval shows them: a decimal is `{"$decimal": "1.1"}`.
          */
         post: operations["approvals_edit"];
         delete?: never;
@@ -2404,7 +2404,8 @@ export interface components {
          * ApprovalViewShown
          * @description Is everything to see before deciding: the exact arguments, what changed, and what is unusual.
          *
-         *     `args_json` is the text whose bytes the digest is of: whoever hashes it need not believe what else is said here.
+         *     `args` is in the recorded form, and an edit is sent in it: a decimal is `{"$decimal": "1.1"}`. `args_json`
+         *     is the text whose bytes the digest is of: whoever hashes it need not believe what else is said here.
          */
         ApprovalViewShown: {
             approval: components["schemas"]["ApprovalShown"];

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from indelible.core.approvals.approval import Approval, Refusal
 from indelible.core.approvals.grants import GrantTerms
-from indelible.core.effects.calls import Dedupe, OnCrash, OnReuse, SideEffect
+from indelible.core.effects.calls import Dedupe, OnCrash, OnRepeat, OnReuse, SideEffect
 from indelible.core.effects.effect import ERASED_TEXT, Claim, Effect
 from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref
 from indelible.core.effects.stops import Stop
@@ -95,6 +95,10 @@ class Open:
     """Is set where the recorded arguments are others than the caller's own: then these run."""
     again: str | None = field(default=None, repr=False)
     """The token of the newest attempt, if this caller gave it up in doubt and its tool says that repeating is safe."""
+    judged_as: tuple[SideEffect, ...] = ()
+    """The classes that ledger, tool and call name, if they name several: a server's policy judges each of them, too."""
+    on_repeat: OnRepeat | None = None
+    """What its caller lets happen because the call was made before; None if it was not. A server may demand more."""
 
     @property
     def subject_read(self) -> bytes | None:

@@ -42,6 +42,7 @@ from indelible.core.privacy.encryption import (
     holder_in,
     holder_of_run,
     holder_of_subject,
+    key_in,
     opened_answer,
     opened_effect,
 )
@@ -95,7 +96,18 @@ class EncryptingStore:
         if isinstance(command, CastVote) and command.is_approval:
             command = replace(command, can_read=self._can_read(command.ref))
         key = self._key_for(command)
-        return command if key is None else encrypted_command(command, key)
+        ready = command if key is None else encrypted_command(command, key)
+        if isinstance(command, Open) and command.edit is not None and command.edit.is_exact:
+            read = self._as_recorded(command.ref, command.edit.args_json)
+            return replace(ready, edit=replace(command.edit, args_json=read))
+        return ready
+
+    def _as_recorded(self, ref: Ref, args_json: bytes) -> bytes:
+        """Return arguments under the key of those that an effect has, so that equal ones are equal bytes."""
+        effect = self._store.look([ref]).effects[0]
+        used = None if effect is None else key_in(effect.args_json)
+        key = None if used is None else self.keys.find(used)
+        return args_json if key is None else key.encrypt(args_json, ref, "args")
 
     def _can_read(self, ref: Ref) -> bool:
         effect = self._store.look([ref]).effects[0]

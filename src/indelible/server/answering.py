@@ -271,6 +271,8 @@ class Answering:
         # Both have to know: who asks replays from the record of the run that this one was forked from.
         knows = command.knows_limits and judged.knows_limits
         handling = judged.handling or handling
+        if command.on_repeat is not None:
+            judged = judged.repeated(handling.on_repeat if command.dedupe == "turn" else command.on_repeat)
         if judged.verdict.decision != "refuse":
             _check_not_misread(command, handling)
         return replace(
@@ -286,9 +288,17 @@ class Answering:
     def _tightened(self, command: Open) -> Handling:
         """Return how a call is treated that demands no less than this ledger does."""
         handling = self._ledger._handling(command.tool, {"side_effect": command.side_effect})
-        on_crash = strictest_word("on_crash", command.on_crash, self._ledger._options.on_crash)
-        said = replace(handling, side_effect=command.side_effect, on_crash=on_crash)
-        return replace(handling, on_crash=at_least(said, handling.side_effect).on_crash)
+        options, is_first = self._ledger._options, command.on_repeat is None
+        on_crash = strictest_word("on_crash", command.on_crash, options.on_crash)
+        on_repeat = (
+            handling.on_repeat if is_first else strictest_word("on_repeat", command.on_repeat, options.on_repeat)
+        )
+        said = replace(handling, side_effect=command.side_effect, on_crash=on_crash, on_repeat=on_repeat)
+        held = at_least(said, handling.side_effect)
+        named = (*command.judged_as, command.side_effect, *handling.judged_as, handling.side_effect)
+        return replace(
+            handling, on_crash=held.on_crash, on_repeat=held.on_repeat, judged_as=tuple(dict.fromkeys(named))
+        )
 
     def _judgement(self, prepared: Prepared, said: Verdict) -> Judged:
         """Gives the verdict on a call; whom it says that it is for, no credential attests, so that allows nothing."""

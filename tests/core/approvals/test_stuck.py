@@ -14,7 +14,7 @@ from indelible.core.approvals.approval import Approval, Escalation, Need, Person
 from indelible.core.approvals.stuck import Stuck, people_named
 from indelible.core.people import person as people
 from indelible.core.people.sheets import person_sheet
-from indelible.core.people.standing import person_id, place_of
+from indelible.core.people.standing import credential_ref, person_id, place_of
 from indelible.core.people.vouching import PROVIDER_REF, Vouched, Voucher
 from indelible.core.sheets import Sheets
 from tests.core.making import HOUR, NOON, asked, effect
@@ -115,8 +115,10 @@ def test_87_whom_a_provider_lets_in_no_more_can_become_one_of_our_own() -> None:
 
 def test_it_names_all_on_whom_it_depends() -> None:
     approval = question(people=ADA, **LATER)
-    approval = replace(approval, votes=(vote("bo", on_behalf_of="ada"), vote("dee")))
-    assert people_named(approval) == {place_of(name) for name in ("ada", "cy", "bo", "dee")}
+    votes = (vote("bo", on_behalf_of="ada", delegated_with="key_2"), vote("dee", credential="key_1"))
+    approval = replace(approval, votes=votes)
+    people = {place_of(name) for name in ("ada", "cy", "bo", "dee")}
+    assert people_named(approval) == people | {credential_ref("key_1"), credential_ref("key_2")}
     assert people_named(question()) == set()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from indelible.core.commands import AwaitingApproval, Claimed, Decided, Illegal, Open, Relinquish
+from indelible.core.commands import AwaitingApproval, Claimed, Decided, EditUnread, Illegal, Open, Relinquish
 from indelible.core.privacy.encryption import DataKey, encrypted_command
 from tests.core.making import ADA, AGENT, BO, OTHER_ARGS, REF, Shelf, allows, amend, asks, cast, open_command, stamp
 
@@ -27,7 +27,8 @@ def test_what_was_given_back_is_claimed_under_another_key_without_a_question() -
         begun = shelf.do(opening(1, first))
         assert isinstance(begun, Claimed)
         shelf.do(Relinquish(claim=begun.claim, stamp=stamp(), status="ready", detail_json=b'"nothing"'))
-        assert isinstance(shelf.do(opening(2, second)), Claimed)
+        assert isinstance(shelf.do(opening(2, second)), EditUnread), "its caller opens and judges what would run"
+        assert isinstance(shelf.begin(opening(2, second)), Claimed)
 
 
 def test_an_approved_call_is_claimed_under_another_key() -> None:

@@ -15,6 +15,7 @@ from indelible.core.approvals.approval import consumed
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
+    EditUnread,
     InDoubt,
     InFlight,
     KeyTaken,
@@ -371,11 +372,11 @@ def _moved() -> Any:
 
 
 def test_encrypted_bytes_tell_nothing_of_words() -> None:
-    """The same arguments have other bytes each time, so nothing can be told from them."""
+    """The same arguments have other bytes under another key, so their caller opens them, and judges what would run."""
     secret = DataKey(b"\2" * 16, b"\1" * 32)
     command = reworded("a")
     hidden = effect("ready", digest=command.digest, args_json=secret.encrypt(command.args_json, command.ref, "args"))
-    assert isinstance(next_step(command, hidden, NOON, SEQ).answer, Claimed)
+    assert isinstance(next_step(command, hidden, NOON, SEQ).answer, EditUnread)
 
 
 @pytest.mark.parametrize("rule", ["args.card", "args.memo"])

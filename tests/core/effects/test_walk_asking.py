@@ -134,7 +134,8 @@ def test_beginning_asks_once_more_in_its_own_place_when_a_call_looks_repeated() 
     first, second = played.commands
     assert played.value is waiting
     assert first.verdict == ALLOWED
-    assert second == replace(first, ref=repeat_of(first.ref, "c2"), dedupe="call", verdict=asked_as_repeat(ALLOWED))
+    asked = replace(first, dedupe="call", verdict=asked_as_repeat(ALLOWED), on_repeat="ask")
+    assert second == replace(asked, ref=repeat_of(first.ref, "c2"))
     assert second.verdict.question.rule == REPEAT_RULE
 
 
@@ -262,3 +263,14 @@ def test_a_policy_that_cannot_be_asked_lets_nothing_run() -> None:
     assert isinstance(steps.send(None), Judge)
     with pytest.raises(StoreUnavailable, match="gone"):
         steps.throw(StoreUnavailable("gone"))
+
+
+def test_53_what_holds_of_a_repeat_depends_on_the_word_and_no_grant_answers_it() -> None:
+    ruled = Judged(asks(), grants={"gnt_1": "00"})
+    assert ruled.repeated("run") is ruled
+    asked = ruled.repeated("ask")
+    assert (asked.verdict, asked.grants) == (ruled.verdict, {}), "its grant is for the rule"
+    allowed = Judged(ALLOWED, grants={"gnt_1": "00"}).repeated("ask")
+    assert (allowed.verdict.rule, allowed.grants) == (REPEAT_RULE, {"gnt_1": "00"})
+    refused = ruled.repeated("refuse")
+    assert (refused.verdict.decision, refused.verdict.question, refused.grants) == ("refuse", None, {})

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indelible.core.values import canonical
-from indelible.core.values.canonical import MAX_DEPTH, decode, encode, parse_strict
+from indelible.core.values.canonical import MAX_DEPTH, decode, decode_json, encode, parse_strict
 from indelible.core.values.tags import MAX_INT_DIGITS, Encrypted, Redacted
-from indelible.errors import NotRecordable
+from indelible.errors import BadCall, NotRecordable
 from tests.core.values.oracle import BASE_TYPES, ecmascript_number, jcs, meaning, types_in
 from tests.core.values.recorded import (
     MALFORMED,
@@ -327,3 +327,15 @@ def test_decode_of_damaged_bytes_gives_a_recordable_value_or_a_value_error(data:
     except ValueError:
         return
     assert meaning(decode(encode(value))) == meaning(value)
+
+
+@settings(max_examples=100, deadline=None)
+@given(values)
+def test_json_in_the_recorded_form_gives_its_value_back(value: Any) -> None:
+    assert meaning(decode_json(parse_strict(encode(value)))) == meaning(value)
+
+
+@pytest.mark.parametrize("plain", [{"$decimal": "1.10"}, {"$nothing": "1"}, {"$date": 5}, 2**60])
+def test_json_that_is_not_in_the_recorded_form_is_refused(plain: object) -> None:
+    with pytest.raises(BadCall):
+        decode_json(plain)

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import rfc8785
-
-from indelible.core.values.canonical import decode, parse_strict
+from indelible.core.values.canonical import decode_json, parse_strict
 from indelible.errors import BadCall
 
 
@@ -23,8 +21,8 @@ def read_args(text: str) -> Mapping[str, Any]:
     if text.startswith("@"):
         content = _content_of(text[1:])
     try:
-        args = decode(rfc8785.dumps(parse_strict(content)))  # type: ignore[arg-type]  # it has come from JSON
-    except (ValueError, rfc8785.CanonicalizationError) as error:
+        args = decode_json(parse_strict(content))
+    except BadCall as error:
         raise BadCall(
             f"--args: {error}. Give all arguments as one JSON object, in the form that `approvals show` prints"
         ) from error

@@ -7,7 +7,7 @@ The same holds for people whom the rules of their provider do not let decide any
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from indelible.core.approvals.approval import Approval, Vote, names_in
@@ -27,9 +27,7 @@ def people_behind(sheets: Sheets) -> set[SheetRef]:
 
 def _resting_on(sheet: Sheet) -> Iterator[SheetRef]:
     if sheet.kind == "approval":
-        for vote in read_approval(sheet).votes:
-            yield from map(place_of, names_in(vote))
-            yield from map(credential_ref, _tokens_in(vote))
+        yield from behind_votes(read_approval(sheet).votes)
     elif sheet.kind == "grant":
         grant = read_grant(sheet)
         yield from map(place_of, grant.givers)
@@ -41,6 +39,13 @@ def _resting_on(sheet: Sheet) -> Iterator[SheetRef]:
             yield credential_ref(delegation.credential)
     elif sheet.kind == PERSON:
         yield from provider_behind(sheet)
+
+
+def behind_votes(votes: Iterable[Vote]) -> Iterator[SheetRef]:
+    """Yield the people and tokens that votes rest on, to be read before `standing_votes` is asked."""
+    for vote in votes:
+        yield from map(place_of, names_in(vote))
+        yield from map(credential_ref, _tokens_in(vote))
 
 
 def _tokens_in(vote: Vote) -> Iterator[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from indelible.core.approvals.approval import Approval, Person, Vote, counting_votes, lacking, roles_of, why_not_they
-from indelible.core.approvals.revoked import standing_votes
+from indelible.core.approvals.revoked import behind_votes, standing_votes
 from indelible.core.people.standing import may_permit, place_of, standing_of
 from indelible.core.sheets import SheetRef, Sheets
 
@@ -23,10 +23,8 @@ class Stuck:
 
 
 def people_named(approval: Approval) -> set[SheetRef]:
-    """Locate the people on whom an approval depends, to be read before `why_stuck` is asked."""
-    names = [*(_everyone(approval).people or ()), *(vote.by for vote in approval.votes)]
-    names += [vote.on_behalf_of for vote in approval.votes if vote.on_behalf_of is not None]
-    return {place_of(name) for name in names}
+    """Locate the people and tokens on whom an approval depends, to be read before `why_stuck` is asked."""
+    return {*map(place_of, _everyone(approval).people or ()), *behind_votes(approval.votes)}
 
 
 def why_stuck(approval: Approval, sheets: Sheets) -> Stuck | None:

@@ -138,6 +138,8 @@ def _claim(command: Open, effect: Effect, now: datetime, seq: int, sheets: Sheet
         return Step(ArgsErased(effect))
     if command.edit is not None and not _is_edit_read(command.edit, effect):
         return Step(EditUnread(effect))
+    if command.edit is None and _is_hidden(command, effect):
+        return Step(EditUnread(effect))
     if command.verdict.decision == "refuse":
         return _refused(command, effect)
     approval = approval_of(effect, sheets)
@@ -262,22 +264,28 @@ def _has_same_args(command: Open, effect: Effect, approval: Approval | None) -> 
     """Would this run what the call says, and what the policy has judged with it?"""
     if effect.digest != command.digest or effect.args_json == command.args_json:
         return effect.digest == command.digest or _is_edited_to(command, effect, approval)
-    from indelible.core.privacy.encryption import holder_in  # an edit or a key is rare, and this takes long to load
+    # Its caller has read what is hidden, and says what is judged: then only an edit makes others of them.
+    return _is_hidden(command, effect) and (approval is None or approval.edited_by is None)
 
-    if holder_in(effect.args_json) is None and holder_in(command.args_json) is None:
+
+def _is_hidden(command: Open, effect: Effect) -> bool:
+    """Say whether a data key hides if the call says what is recorded: its caller can open that, and judges it then.
+
+    The digest leaves out arguments that vary, and the same ones are other bytes under another key.
+    """
+    if effect.digest != command.digest or effect.args_json == command.args_json:
         return False
-    # Under another data key, or under none, the same arguments are other bytes: then only an edit makes others of them.
-    return approval is None or approval.edited_by is None
+    from indelible.core.privacy.encryption import holder_in  # a key is rare, and this takes long to load
+
+    return holder_in(effect.args_json) is not None or holder_in(command.args_json) is not None
 
 
 def is_reworded(command: Open, effect: Effect, sheets: Sheets) -> bool:
     """Say whether this is the recorded call with other words in arguments that vary, and nothing else changed."""
     if not command.omitted or effect.args_json is None or effect.args_json == command.args_json:
         return False
-    from indelible.core.privacy.encryption import holder_in
-
-    if holder_in(effect.args_json) is not None or holder_in(command.args_json) is not None:
-        return False  # the bytes of equal arguments differ, so nothing can be told from them
+    if _is_hidden(command, effect):
+        return False  # its caller opens and reads them first
     if has_other_injected(command, effect):
         return False  # what a framework supplies now would run, and not what is recorded
     said = without(effect.args_json, command.omitted)

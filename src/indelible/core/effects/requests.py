@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from indelible.core.approvals.approval import Question
 from indelible.core.commands import Command, EditRead, Stamp
-from indelible.core.effects.calls import HARMLESS, Handling, ToolCall, no_run
+from indelible.core.effects.calls import HARMLESS, Handling, OnRepeat, ToolCall, no_run
 from indelible.core.effects.effect import Actor, Claim, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.tightening import occurring
-from indelible.core.policy.verdicts import Charge, Verdict
+from indelible.core.policy.verdicts import REPEAT_RULE, Charge, Verdict, asked_as_repeat, capped
 from indelible.core.privacy.redaction import Screen
 
 
@@ -125,6 +125,19 @@ class Judged:
     """How the call is treated, where a policy declares a stronger class than its caller."""
     may_be_compensated: bool = False
     """Has this ledger any compensations? Then a success may no longer stand."""
+
+    def repeated(self, on_repeat: OnRepeat) -> Judged:
+        """Return what holds of the call if it was made before.
+
+        A grant answers the rule it was given for, and not whether a repeat is meant.
+        """
+        if on_repeat == "run":
+            return self
+        if on_repeat == "refuse":
+            refused = replace(self.verdict, decision="refuse", rule=REPEAT_RULE, question=None, charges=())
+            return replace(self, verdict=refused, grants={})
+        verdict = capped(asked_as_repeat(self.verdict, self.terms), self.caps)
+        return replace(self, verdict=verdict, grants=self.grants if verdict.rule == REPEAT_RULE else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ from indelible.core.effects.requests import (
 )
 from indelible.core.effects.tightening import at_least
 from indelible.core.journal.set_back import way_out
-from indelible.core.policy.verdicts import REPEAT_RULE, UNREAD_LIMITS, asked_as_repeat, capped
+from indelible.core.policy.verdicts import UNREAD_LIMITS
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
 from indelible.core.runs.commands import RunMoved, RunNotMoved
@@ -159,6 +159,7 @@ def opening(
         resend_within=None if handling.downstream is None else handling.downstream.window,
         edit=prepared.edit,
         again=again,
+        judged_as=handling.judged_as,
     )
 
 
@@ -213,6 +214,8 @@ def begin(
         recorded = _with_recorded_words(prepared, answer.effect)
         words: dict[str, Any] = {"waited": waited, "only_asks": only_asks, "again": again}
         return (yield from begin(recorded, mint, answer.effect, awaited_approval, **words))
+    if isinstance(answer, EditUnread) and answer.effect.are_args_erased:
+        answer = ArgsErased(answer.effect)  # their key is gone, which the store cannot see
     if isinstance(answer, EditUnread):
         words = {"waited": waited, "only_asks": only_asks, "again": again}
         read = _with_edit(prepared, answer.effect, mint)
@@ -323,10 +326,8 @@ def _repeat(
     at, one after the other: what is open there goes on, and what succeeded there is asked about, if its class or the
     tool says so. In a forked run, the earlier call may be of the run that was forked: then all places here are free.
     """
-    verdict = capped(asked_as_repeat(judged.verdict, judged.terms), judged.caps)
-    # A grant answers the rule it was given for, and not whether a repeat is meant.
-    grants = command.grants if verdict.rule == REPEAT_RULE else {}
-    asking = replace(command, verdict=verdict, grants=grants)
+    asked = judged.repeated("ask")
+    asking = replace(command, verdict=asked.verdict, grants=asked.grants, on_repeat="ask")
     if command.dedupe == "ask":
         assert command.call_id is not None
         ref = repeat_of(command.ref, command.call_id)
@@ -345,8 +346,8 @@ def _repeat(
             )
         number += 1
         ref = command.ref if number == 0 else repeat_of(command.ref, "turn", str(number))
-        asked = asking if made is not None and handling.on_repeat == "ask" else command
-        answer = yield Submit(replace(asked, ref=ref))
+        repeating = asking if handling.on_repeat == "ask" else replace(command, on_repeat=handling.on_repeat)
+        answer = yield Submit(replace(command if made is None else repeating, ref=ref))
         if not isinstance(answer, LooksRepeated):
             return answer
         earlier = answer.effect

@@ -120,8 +120,14 @@ def holder_of_subject(subject_json: bytes) -> bytes:
 
 def holder_in(recorded: bytes | None) -> bytes | None:
     """Gives whose key a recorded value is encrypted with; None when it is not encrypted."""
+    key = key_in(recorded)
+    return None if key is None else key.holder
+
+
+def key_in(recorded: bytes | None) -> KeyId | None:
+    """Return which key a recorded value is encrypted with; None when it is not encrypted."""
     content = _content(recorded)
-    return None if content is None else _key_id(content).holder
+    return None if content is None else _key_id(content)
 
 
 def _content(recorded: bytes | None) -> bytes | None:

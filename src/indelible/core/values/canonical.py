@@ -78,6 +78,17 @@ def is_canonical(data: bytes) -> bool:
         return False
 
 
+def decode_json(plain: object) -> JSONish:
+    """Return the value that JSON in the recorded form stands for; raise `BadCall` for what has two readings.
+
+    Dates, decimals and the like are tagged as `encode` writes them, as `{"$decimal": "1.1"}`.
+    """
+    try:
+        return decode(rfc8785.dumps(_with_doubles(plain)))
+    except (ValueError, rfc8785.CanonicalizationError) as error:
+        raise BadCall(f"this is not in the recorded form: {error}") from error
+
+
 def parse_strict(data: bytes | str) -> object:
     """Returns the value of JSON from outside; raises BadCall where two readers could understand it differently.
 
@@ -178,6 +189,16 @@ def _unescaped(key: str) -> str:
     if key[:2] != "$$":
         raise ValueError(f"{shown(key)} is no tag of this format, or not alone in its object")
     return key[1:]
+
+
+def _with_doubles(plain: Any) -> Any:
+    """Return JSON whose integers beyond those of a double are read as the doubles that `encode` writes like that."""
+    if isinstance(plain, dict):
+        return {name: _with_doubles(each) for name, each in plain.items()}
+    if isinstance(plain, list):
+        return [_with_doubles(each) for each in plain]
+    is_long = isinstance(plain, int) and abs(plain) > SAFE_INTEGER
+    return _number_of_integer_literal(str(plain)) if is_long else plain
 
 
 def _number_of_integer_literal(text: str) -> int | float:

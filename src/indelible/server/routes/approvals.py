@@ -13,6 +13,7 @@ from indelible.core.approvals.approval import Approval, ApprovalStatus
 from indelible.core.approvals.grants import GrantTerms
 from indelible.core.events import instant
 from indelible.core.sheets import SheetFilter
+from indelible.core.values.canonical import decode_json
 from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall, UnknownApproval, VoteRefused
 from indelible.server.requests import sequence
@@ -38,7 +39,7 @@ from indelible.server.shapes.approvals import (
     grant_shown,
     view_shown,
 )
-from indelible.server.shapes.effects import Reason
+from indelible.server.shapes.effects import Reason, plainly
 
 approvals: APIRouter = resources("approvals")
 Id = Annotated[str, Path(description="An approval's id, as in apr_0123.")]
@@ -162,13 +163,19 @@ def _with_who(refused: VoteRefused) -> VoteRefused | HTTPException:
 
 @approvals.post("/v1/approvals/{approval_id}/edit", response_model=ApprovalOnly)
 async def edit(approval_id: Id, body: EditTold, if_match: IfMatch = None, asked: Asking = asking("decide")) -> Response:
-    """Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
+    """Change the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet.
+
+    They are written in the recorded form, as `args` of the approval shows them: a decimal is `{"$decimal": "1.1"}`.
+    """
     approval = await find_approval(asked, approval_id)
     seen = seen_version(if_match, approval.version, approval.id)
-    await in_own_thread(asked.ledgers.gateway.check_edit, approval.tool, body.args)
+    args = decode_json(body.args)  # as they are shown: an object that looks like a tag is none of the caller's
+    if not isinstance(args, dict):
+        raise BadCall("args: give all arguments as one JSON object, as GET shows them")
+    await in_own_thread(asked.ledgers.gateway.check_edit, approval.tool, plainly(args))
     with saying_who():
         edited = await asked.ledger.edit_approval(
-            approval, body.args, digest=body.digest, by=asked.actor, reason=body.reason, version=seen
+            approval, args, digest=body.digest, by=asked.actor, reason=body.reason, version=seen
         )
     return await _shown(asked, edited)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -21,7 +22,6 @@ from indelible.server.shapes.effects import (
     Name,
     Sent,
     effect_shown,
-    plainly,
 )
 
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="The digest that was shown.")]
@@ -187,7 +187,8 @@ class CloselyShown(BaseModel):
 class ApprovalViewShown(ApprovalAnswer):
     """Is everything to see before deciding: the exact arguments, what changed, and what is unusual.
 
-    `args_json` is the text whose bytes the digest is of: whoever hashes it need not believe what else is said here.
+    `args` is in the recorded form, and an edit is sent in it: a decimal is `{"$decimal": "1.1"}`. `args_json`
+    is the text whose bytes the digest is of: whoever hashes it need not believe what else is said here.
     """
 
     args: Any
@@ -265,11 +266,12 @@ class DelegationList(BaseModel):
 
 def view_shown(view: ApprovalView) -> dict[str, Any]:
     """Gives everything to see before deciding."""
+    args_json = encode(view.args)
     return {
         "approval": approval_shown(view.approval, view.stuck),
         "effect": effect_shown(view.effect),
-        "args": plainly(view.args),
-        "args_json": encode(view.args).decode(),
+        "args": json.loads(args_json),
+        "args_json": args_json.decode(),
         "look_closely": view.shown.as_json()["look_closely"],
         "changed": differences_shown(view.changed),
         "unusual": differences_shown(view.unusual),

@@ -1,0 +1,97 @@
+"""Encrypted arguments are judged as they run: the caller opens what is recorded and has that judged. On both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from indelible import Ledger, NothingHappened, ToolCall, migrate
+from indelible.core.commands import AwaitingApproval
+from indelible.errors import BudgetExceeded, PolicyRefused
+
+TOO_MUCH = {"name": "too much", "match": {"args": {"amount": {"gt": 100}}}, "then": "refuse"}
+DAY = {"name": "day", "match": {"tool": "pay"}, "sum": "amount", "limit": 1000, "window": "24h"}
+
+
+def call(order: str, amount: int, run: str = "r") -> ToolCall:
+    return ToolCall(run_id=run, scope="s", tool="pay", args={"order": order, "amount": amount}, varies=["amount"])
+
+
+@pytest.fixture(params=[False, True], ids=["clear", "encrypted"])
+def ledger(
+    request: pytest.FixtureRequest, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Ledger]:
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    migrate(store_url)
+    with Ledger.open(store_url, encrypt=request.param, seal=False) as opened:
+        yield opened
+
+
+def apply(ledger: Ledger, **policy: Any) -> None:
+    ledger.apply_policy({"rules": [{"name": "rest", "then": "allow"}], **policy}, by="root")
+    ledger._engine.judging.forget()
+
+
+def try_in_vain(ledger: Ledger, one: ToolCall) -> None:
+    def nothing(effect: Any) -> None:
+        raise NothingHappened("not sent")
+
+    with pytest.raises(NothingHappened):
+        ledger.run(one, nothing, side_effect="payment")
+
+
+def test_39_what_the_policy_refuses_of_the_recorded_words_does_not_run_under_others(ledger: Ledger) -> None:
+    entered: list[int] = []
+    try_in_vain(ledger, call("a", 1_000_000))
+    apply(ledger, rules=[TOO_MUCH, {"name": "rest", "then": "allow"}])
+    for run in ("r", "another"):
+        with pytest.raises(PolicyRefused):
+            ledger.run(call("a", 5, run), lambda effect: entered.append(effect.args["amount"]), side_effect="payment")
+    assert entered == []
+    apply(ledger)
+    ledger.run(call("a", 5), lambda effect: entered.append(effect.args["amount"]), side_effect="payment")
+    assert entered == [1_000_000]
+
+
+def test_39_a_budget_is_charged_for_the_recorded_words(ledger: Ledger) -> None:
+    entered: list[int] = []
+    apply(ledger, budgets=[DAY])
+    try_in_vain(ledger, call("a", 900))
+    ledger.run(call("b", 900), lambda effect: entered.append(effect.args["amount"]), side_effect="payment")
+    with pytest.raises(BudgetExceeded):
+        ledger.run(call("a", 5), lambda effect: entered.append(effect.args["amount"]), side_effect="payment")
+    assert entered == [900]
+
+
+def test_39_a_question_asked_anew_is_charged_for_what_it_shows(ledger: Ledger) -> None:
+    rule = {"name": "ask", "match": {"tool": "pay"}, "then": "ask"}
+    apply(ledger, rules=[rule], budgets=[DAY])
+    first = ledger.begin(call("a", 700), side_effect="payment")
+    assert isinstance(first, AwaitingApproval)
+    apply(ledger, rules=[{**rule, "name": "asks otherwise"}], budgets=[DAY])
+    anew = ledger.begin(call("a", 7), side_effect="payment")
+    assert isinstance(anew, AwaitingApproval)
+    assert ledger.view_approval(anew.approval).args["amount"] == 700
+    with pytest.raises(BudgetExceeded):
+        ledger.begin(call("b", 700), side_effect="payment")
+
+
+@pytest.mark.parametrize("encrypts", [(False, True), (True, False), (True, True)])
+def test_39_an_approval_is_used_where_encryption_or_its_key_changed(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encrypts: tuple[bool, bool]
+) -> None:
+    """The recorded arguments are read under the key that they are recorded with, and not asked for without end."""
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    migrate(store_url)
+    entered: list[int] = []
+    first, then = encrypts
+    with Ledger.open(store_url, encrypt=first, seal=False) as ledger:
+        asked = ledger.begin(call("a", 700), approval="required")
+        assert isinstance(asked, AwaitingApproval)
+        ledger.approve(asked.approval, digest=asked.approval.digest, by="ana")
+    with Ledger.open(store_url, encrypt=then, seal=False) as ledger:
+        ledger.run(call("a", 7), lambda effect: entered.append(effect.args["amount"]), approval="required", wait=False)
+    assert entered == [700]
