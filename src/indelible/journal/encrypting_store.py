@@ -97,7 +97,7 @@ class EncryptingStore:
             command = replace(command, can_read=self._can_read(command.ref))
         key = self._key_for(command)
         ready = command if key is None else encrypted_command(command, key)
-        if isinstance(command, Open) and command.edit is not None and command.edit.is_exact:
+        if isinstance(ready, Open) and isinstance(command, Open) and command.edit is not None and command.edit.is_exact:
             read = self._as_recorded(command.ref, command.edit.args_json)
             return replace(ready, edit=replace(command.edit, args_json=read))
         return ready

@@ -159,12 +159,9 @@ class KeyChain:
         try:
             pinned = followed(signed.note, pinned)
             keys = pinned if expected is None else followed(signed.note, [expected])
-        except BadNote as problem:
-            raise Caught(f"{signed.name}: {problem}") from problem
-        if expected is not None:  # a part of a journal may hold some rotations, and later ones stand under its head
-            known |= {key.raw for key in keys}
-            keys = keys if any(key.raw in known and key.name == self._origin for key in pinned) else []
-        try:
+            if expected is not None:  # a part of a journal may hold some rotations, and later ones stand under its head
+                known |= {key.raw for key in keys}
+                keys = keys if any(key.raw in known and key.name == self._origin for key in pinned) else []
             # All of them: a bad signature by a known key spoils a note, whatever else stands under it. So does the old
             # key's line under a head that both sign while one follows the other.
             signers = [key for key in dict.fromkeys((*pinned, *named, *keys)) if signed.note.signed_by(key)]
