@@ -163,6 +163,31 @@ def test_89_what_was_approved_runs_as_long_as_nothing_changed(ledger: Ledger, na
     assert paid == ["acme"]
 
 
+@tool
+def by_metadata(amount: int, config: RunnableConfig) -> str:
+    """Pays."""
+    paid.append(config["metadata"]["account"])
+    return "paid"
+
+
+@pytest.mark.parametrize(("before", "after"), [("acme", "mallory"), (1, True)])
+def test_89_metadata_is_bound_beside_a_name_of_configurable(ledger: Ledger, before: Any, after: Any) -> None:
+    paid.clear()
+    turns = [calls(("by_metadata", {"amount": 5}, "c1")), AIMessage(content="done")]
+    behind = [LedgerMiddleware(ledger, terms={"by_metadata": ASKS})]
+    graph: Any = create_agent(Scripted(responses=turns), [by_metadata], middleware=behind, checkpointer=InMemorySaver())
+
+    def invoke(given: Any, account: Any) -> Any:
+        configurable = {**THREAD["configurable"], "account": after}
+        return graph.invoke(given, {"configurable": configurable, "metadata": {"account": account}})
+
+    first = invoke({"messages": [("user", "pay")]}, before)
+    assert first["__interrupt__"][0].value["args"]["config"]["metadata"] == {"account": before}
+    approve(ledger)
+    second = invoke(Command(resume="go on"), after)
+    assert (paid, second["__interrupt__"][0].value["args"]["config"]) == ([], {"configurable": {"account": after}})
+
+
 def test_89_a_state_that_grew_turns_no_replay_into_another_call(ledger: Ledger) -> None:
     paying = Paying(ledger, "by_state", {"side_effect": "payment"})
     paying.begin("acme")
