@@ -13,7 +13,7 @@ from typing import Any
 
 import claude_agent_sdk
 import pytest
-from claude_agent_sdk import ClaudeAgentOptions, tool
+from claude_agent_sdk import ClaudeAgentOptions, query, tool
 
 from indelible import AsyncLedger, MayHaveHappened, NothingHappened, Refused, Retry, Succeeded
 from indelible.errors import BadCall
@@ -299,6 +299,105 @@ async def test_claude_codes_tools_get_the_arguments_that_were_edited(ledger: Asy
     await ledger.approve(edited, digest=edited.digest, by="bob")
     await push(ledger, shell, **words)
     assert shell.ran == ["git push --dry-run"]
+
+
+class Beside(ScriptedClaude):
+    """Subagents at once: every PreToolUse, then every tool, then every PostToolUse."""
+
+    async def _work(self) -> None:
+        for use in self._uses:
+            for one in self._matching(use, "PreToolUse"):
+                await self._hook(use, "PreToolUse", one)
+        for use in self._uses:
+            event, told = await self._carried_out(use, dict(use.args))
+            for one in self._matching(use, event):
+                await self._hook(use, event, one, told)
+        result = {"type": "result", "subtype": "success", "duration_ms": 1, "duration_api_ms": 1, "is_error": False,
+                  "num_turns": 1, "session_id": self._session, "result": "done"}  # fmt: skip
+        self._out.put_nowait(result)
+        self._out.put_nowait(None)
+
+
+async def play_beside(options: ClaudeAgentOptions, *uses: Use, built_in: Any = None) -> None:
+    async for _ in query(prompt="go", options=options, transport=Beside("session-1", uses, built_in or {})):
+        pass
+
+
+NO_CHARGES = {"rules": [{"name": "none", "match": {"tool": "charge"}, "then": "refuse"}]}
+
+
+@tool("quote", "Says what it would cost", {"order": str, "amount": int})
+async def quote(args: dict[str, Any]) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": f"quoted {args['amount']}"}]}
+
+
+async def test_96_a_tool_is_entered_under_its_own_name_whatever_id_another_call_has(sqlite_url: str) -> None:
+    """Subagents work beside each other, and the model of each numbers its calls from zero."""
+    till = Till()
+    async with AsyncLedger.open(sqlite_url, seal=False, policy=NO_CHARGES) as ledger, LedgerHooks(ledger) as gate:
+        server = gate.server("till", [till.tool, quote])
+        options = ClaudeAgentOptions(mcp_servers={"till": server}, hooks=gate.hooks())
+        asking = Use(id="call_0", tool="mcp__till__quote", args={"order": "o1", "amount": 7})
+        await play_beside(options, charging("call_0", 500), asking)
+        assert [(one.tool, one.args["amount"]) for one in await ledger.effects()] == [("quote", 7)]
+    assert till.charged == []
+
+
+async def test_96_calls_of_one_tool_under_one_number_are_each_entered_for_their_own_arguments(
+    ledger: AsyncLedger,
+) -> None:
+    till = Till()
+    async with LedgerHooks(ledger) as gate:
+        options = ClaudeAgentOptions(mcp_servers={"till": gate.server("till", [till.tool])}, hooks=gate.hooks())
+        await play_beside(options, charging("call_0", 5), charging("call_0", 7))
+    assert till.charged == [5, 7]
+    assert sorted(one.args["amount"] for one in await ledger.effects(status="succeeded")) == [5, 7]
+
+
+async def test_96_a_call_that_two_sessions_announced_alike_is_entered_for_neither(ledger: AsyncLedger) -> None:
+    till = Till()
+    async with LedgerHooks(ledger) as gate:
+        options = ClaudeAgentOptions(mcp_servers={"till": gate.server("till", [till.tool])}, hooks=gate.hooks())
+        (announce,) = gate.hooks()["PreToolUse"][0].hooks
+        other: Any = {"session_id": "session-2", "tool_name": "mcp__till__charge", "tool_use_id": "call_0"}
+        await announce({**other, "tool_input": charging().args}, None, {"signal": None})
+        await play(options, charging("call_0"))
+        assert till.charged == []
+        await play(options, charging("call_0"))
+    assert till.charged == [5]
+    assert [one.run_id for one in await ledger.effects()] == ["session-1"]
+
+
+async def test_96_reports_of_calls_under_one_number_settle_each_its_own(ledger: AsyncLedger) -> None:
+    def bash(args: dict[str, Any]) -> dict[str, Any]:
+        if "bob" in args["command"]:
+            raise RuntimeError("card declined")
+        return {"stdout": "paid"}
+
+    async with LedgerHooks(ledger, terms={"Bash": {"side_effect": "write"}}) as gate:
+        uses = [Use(id="call_0", tool="Bash", args={"command": f"pay {who}"}) for who in ("bob", "eve")]
+        await play_beside(ClaudeAgentOptions(hooks=gate.hooks("Bash")), *uses, built_in={"Bash": bash})
+    stand = {one.args["command"]: one.status for one in await ledger.effects()}
+    assert stand == {"pay bob": "failed", "pay eve": "succeeded"}
+
+
+async def test_96_a_batch_gives_back_only_calls_of_its_own_agent(ledger: AsyncLedger) -> None:
+    async with LedgerHooks(ledger) as gate:
+        hooks = gate.hooks("Bash")
+        (before,), (batched,) = hooks["PreToolUse"][0].hooks, hooks["PostToolBatch"][0].hooks
+        call = {"tool_name": "Bash", "tool_use_id": "call_0", "tool_input": PUSH}
+        for agent in ("sub-1", "sub-2"):
+            event: Any = {"session_id": "s", "agent_id": agent, "hook_event_name": "PreToolUse", **call}
+            await before(event, None, {"signal": None})
+        batch: Any = {"session_id": "s", "agent_id": "sub-1", "hook_event_name": "PostToolBatch", "tool_calls": [call]}
+        await batched(batch, None, {"signal": None})
+        assert sorted(one.status for one in await ledger.effects()) == ["processing", "ready"]
+
+
+@pytest.mark.parametrize("name", ["till__eu", "till_", "a b"])
+async def test_96_a_server_name_that_can_be_read_as_another_is_refused(ledger: AsyncLedger, name: str) -> None:
+    with pytest.raises(BadCall):
+        LedgerHooks(ledger).server(name, [quote])
 
 
 async def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -300,7 +300,7 @@ def test_the_right_to_report_is_for_its_owner_and_for_the_ledger_it_is_of(ledger
     assert hook.answer(told()) == {}
     (kept,) = (tmp_path / "claims").iterdir()
     assert (kept.stat().st_mode & 0o777, kept.parent.stat().st_mode & 0o777) == (0o600, 0o700)
-    kept.write_text(json.dumps({"effect": "eff_of_another", "token": "none"}))
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "effect": "eff_of_another"}))
     with pytest.raises(BadCall, match="begun in another ledger"):
         hook.answer(after())
     (effect,) = ledger.effects()
@@ -351,3 +351,76 @@ def test_89_an_edit_cannot_move_a_call_to_another_folder(ledger: Ledger, tmp_pat
     ledger.approve(edited, digest=edited.digest, by="bob")
     denial(hook.answer(told()))
     assert [effect.status for effect in ledger.effects() if effect.status == "processing"] == []
+
+
+BOB, EVE = {"command": "pay bob 5"}, {"command": "pay eve 9"}
+
+
+def reports(*, use: str, is_late: bool, tool: str = "Bash", args: Any = BOB) -> list[dict[str, Any]]:
+    """Return what two subagents' hooks are told: bob's call fails, the other succeeds."""
+    failed = told("PostToolUseFailure", use, BOB, error="card declined", agent_id="sub-1")
+    done = told("PostToolUse", use, args, tool_name=tool, tool_response={"stdout": "paid"}, agent_id="sub-2")
+    return [done, failed] if is_late else [failed, done]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize(("tool", "args"), [("Bash", EVE), ("PowerShell", BOB)])
+def test_96_reports_of_calls_under_one_number_settle_each_its_own(
+    commands: Commands, tmp_path: Path, tool: str, args: Any, is_late: bool
+) -> None:
+    """Subagents work beside each other, and the model of each numbers its calls from zero."""
+    terms = tmp_path / "tools.toml"
+    terms.write_text('[tools.Bash]\nside_effect = "write"\n[tools.PowerShell]\nside_effect = "write"\n')
+    begun = [told(use="call_0", args=BOB), told(use="call_0", args=args, tool_name=tool)]
+    for event in [*begun, *reports(use="call_0", is_late=is_late, tool=tool, args=args)]:
+        commands.run(event, "--terms", str(terms))
+    with Ledger.open(commands.url, seal=False) as ledger:
+        stand = {(one.tool, one.args["command"]): one.status for one in ledger.effects()}
+    assert stand == {("Bash", "pay bob 5"): "failed", (tool, args["command"]): "succeeded"}
+    assert list((tmp_path / "claims").iterdir()) == []
+
+
+def test_96_calls_that_say_the_same_under_one_number_are_reported_once_each(ledger: Ledger, tmp_path: Path) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", terms={"Bash": {"side_effect": "write"}})
+    for _ in range(2):
+        assert hook.answer(told(use="call_0", args=BOB)) == {}
+    for event in reports(use="call_0", is_late=False):
+        hook.answer(event)
+    assert sorted(one.status for one in ledger.effects()) == ["failed", "succeeded"]
+
+
+@pytest.mark.parametrize(("use", "status"), [("toolu_1", "succeeded"), ("call_0", "processing")])
+def test_96_a_report_with_another_input_is_believed_by_an_id_that_is_unique(
+    ledger: Ledger, tmp_path: Path, use: str, status: str
+) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims")
+    hook.answer(told(use=use, args=BOB))
+    hook.answer(told("PostToolUse", use, EVE, tool_response={"stdout": "paid"}))
+    assert [one.status for one in ledger.effects()] == [status]
+
+
+@pytest.mark.parametrize("told_input", [BOB, EVE])
+def test_96_an_edited_call_is_reported_with_what_was_said_or_with_what_ran(
+    ledger: Ledger, tmp_path: Path, told_input: Any
+) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", dedupe="args")
+    hook.answer(told(use="call_0", args=BOB))
+    (question,) = ledger.approvals(status="pending")
+    edited = ledger.edit_approval(question, {**EVE, "cwd": "/work"}, digest=question.digest, by="ana")
+    ledger.approve(edited, digest=edited.digest, by="bea")
+    hook.answer(told(use="call_0", args=BOB))
+    hook.answer(told("PostToolUse", "call_0", told_input, tool_response={"stdout": "paid"}))
+    assert len(ledger.effects(status="succeeded")) == 1
+
+
+@pytest.mark.parametrize(("said", "approved"), [(True, 1), (0, False)])
+def test_52_an_edit_to_a_value_that_python_takes_for_equal_is_told(
+    ledger: Ledger, tmp_path: Path, said: Any, approved: Any
+) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", dedupe="args")
+    hook.answer(told(args={"n": said}))
+    (question,) = ledger.approvals(status="pending")
+    edited = ledger.edit_approval(question, {"n": approved, "cwd": "/work"}, digest=question.digest, by="ana")
+    ledger.approve(edited, digest=edited.digest, by="bea")
+    answer = hook.answer(told(args={"n": said}))
+    assert json.dumps(answer["hookSpecificOutput"]["updatedInput"]) == json.dumps({"n": approved})

@@ -180,14 +180,15 @@ def read_terms(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def _word(told: tuple[str, Any]) -> tuple[str, Any]:
-    """Read `lease_s = 30` as a duration, and `failed_on = ["ToolError"]` as what a tool reports to have failed."""
+    """Read `lease_s = 30` as a duration, and the names in `failed_on` and `nothing_on` as what they name."""
     name, value = told
-    if name == "failed_on":
-        if value not in ("ToolError", ["ToolError"]):
-            raise Misconfigured(f'{name} = {value!r}: only "ToolError" can be named here, what a tool reports itself')
-        from indelible.integrations.results import ToolError
+    if name in ("failed_on", "nothing_on"):
+        from indelible.integrations.results import ToolAsked, ToolError
 
-        return name, ToolError
+        kind, when = (ToolError, "reports an error") if name == "failed_on" else (ToolAsked, "asks for input again")
+        if value not in (kind.__name__, [kind.__name__]):
+            raise Misconfigured(f'{name} = {value!r}: only "{kind.__name__}" can be named here: the tool {when}')
+        return name, kind
     if name not in ("lease_s", "timeout_s", "wait_s"):
         return name, value
     if isinstance(value, bool) or not isinstance(value, int | float):

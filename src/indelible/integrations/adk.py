@@ -18,6 +18,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from typing import Any, NamedTuple
 
 from google.adk.agents.base_agent import BaseAgent
@@ -46,6 +47,7 @@ from indelible.integrations.adk_ways import FRAMEWORK, note_app, note_node, note
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
+from indelible.integrations.results import ToolAsked as ToolAsked
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import heard_of
@@ -67,10 +69,6 @@ _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
 _turn: ContextVar[tuple[Turn, str] | None] = ContextVar("indelible_turn", default=None)
 # The run and the turn of the call around us, if that is of an `AgentTool`: ADK forgets the session inside of it.
 _around: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_around", default=None)
-
-
-class ToolAsked(Exception):
-    """A tool asked for a confirmation or for credentials. Declare `nothing_on=ToolAsked` if it asks before it acts."""
 
 
 class Answer(NamedTuple):
@@ -146,10 +144,11 @@ class LedgerPlugin(BasePlugin):
     ) -> Any:
         """Run a tool call, replay it, ask for a confirmation, or tell the model why not."""
         try:
-            args = _bound(tool, args)
+            call_args = _bound(tool, args)
         except BadCall as wrong:
             return {"error": str(wrong)}
-        entry = _Entry(self._call(tool, args, context), tool, context, run, self._terms.at_once(tool.name))
+        call, supplies = self._call(tool, call_args, context), partial(self._supplied, tool, context)
+        entry = _Entry(call, tool, context, run, self._terms.at_once(tool.name), args, supplies)
         return await entry.walk_async(self._ledger, entry.words)
 
     async def before_model_callback(self, *, callback_context: CallbackContext, llm_request: LlmRequest) -> None:
@@ -178,11 +177,10 @@ class LedgerPlugin(BasePlugin):
             await self._ledger.record(self._run_of(context), f"adk.{MODEL_INVOKED}", told(*begun))
 
     def _call(self, tool: BaseTool, args: Mapping[str, Any], context: ToolContext) -> ToolCall:
-        supplied = {"state": _state_of(context), "user_id": context.user_id}
-        beside, around = _context_name(tool), _around.get()
+        around = _around.get()
         named = Named(
             tool=tool.name,
-            injected={} if beside is None else {beside: recorded(supplied, self._terms.unbound(tool.name))},
+            injected=self._supplied(tool, context),
             args=args,
             run_id=self._run_of(context),
             call_id=context.function_call_id,
@@ -191,6 +189,12 @@ class LedgerPlugin(BasePlugin):
             reads=lambda edited: _bound(tool, dict(edited)),
         )
         return self._terms.call(named)
+
+    def _supplied(self, tool: BaseTool, context: ToolContext) -> dict[str, Any]:
+        """Return what the app gives the tool beside the model's arguments now, as it is recorded."""
+        beside = _context_name(tool)
+        supplied = {"state": _state_of(context), "user_id": context.user_id}
+        return {} if beside is None else {beside: recorded(supplied, self._terms.unbound(tool.name))}
 
     def _run_of(self, context: Any) -> str:
         around = _around.get()
@@ -238,9 +242,13 @@ class _Entry(Entry):
         context: ToolContext,
         run: Callable[..., Awaitable[Any]],
         words: dict[str, Any],
+        said: Mapping[str, Any],
+        supplies: Callable[[], dict[str, Any]],
     ) -> None:
         super().__init__(call)
         self.words = words
+        self._said = said
+        self._supplies = supplies
         self._tool = tool
         self._context = context
         self._run = run
@@ -250,10 +258,11 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        self.check_injected(effect)
-        said = {name: value for name, value in effect.args.items() if name not in self.call.injected}
+        self.check_injected(effect, supplies=self._supplies)
+        known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
         with self.running(effect):
-            result = await self._entered(_entered_with(self._tool, said), effect)
+            args = self.read_alike(known, self._said, lambda args: _bound(self._tool, dict(args)))
+            result = await self._entered(_entered_with(self._tool, args), effect)
             self._live.append(result)
             self._is_asking = self._asks()
             if self._is_asking:
@@ -373,7 +382,14 @@ def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
     }
     # ADK leaves out what the function does not take.
     taken = {name: value for name, value in args.items() if name in signature.parameters}
-    return bound(signature, defaults | taken, tool.name)
+    return _read(tool, bound(signature, defaults | taken, tool.name))
+
+
+def _read(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a function as ADK hands them to it, with what its models make of them."""
+    assert isinstance(tool, FunctionTool), "only functions have a signature"
+    read: dict[str, Any] = as_json(tool._preprocess_args_with_validation(args)[0])
+    return {**args, **read}
 
 
 def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Literal
 
 from indelible import Effect, ToolCall
+from indelible.integrations.terms import is_same
 
 # A call with one of these has not been made, and may still be.
 OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_approval")
@@ -25,7 +26,7 @@ def meant(call: ToolCall, open_calls: Iterable[Effect]) -> ToolCall:
         call: The new call.
         open_calls: Open calls of its tool and run.
     """
-    alike = [one for one in open_calls if one.call_id and not one.are_args_erased and one.args == call.args]
+    alike = [one for one in open_calls if one.call_id and not one.are_args_erased and is_same(one.args, call.args)]
     if not alike or any(effect.call_id == call.call_id for effect in alike):
         return call
     return replace(call, call_id=min(alike, key=lambda one: (one.status != "ready", one.opened_seq)).call_id)

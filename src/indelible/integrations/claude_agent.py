@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from claude_agent_sdk import HookMatcher, SdkMcpTool, create_sdk_mcp_server
 
@@ -33,16 +34,27 @@ from indelible import (
 )
 from indelible.errors import BadCall, EffectFailed, NotRun
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.claude_calls import BuiltIn, CallIds, call_of, folder_in, turn_in, without_folder
+from indelible.integrations.claude_calls import (
+    BuiltIn,
+    CallIds,
+    call_of,
+    folder_in,
+    said_hash,
+    told_of,
+    turn_in,
+    without_folder,
+)
 from indelible.integrations.claude_words import cut, decided, may_run, was_done
 from indelible.integrations.entries import Entry
 from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.telling import heard_of, waits
-from indelible.integrations.terms import Named, Terms, hash_of
+from indelible.integrations.terms import Named, Terms, hash_of, is_same
 
 Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
 Result = dict[str, Any]
+Place = tuple[str, str, str]
+T = TypeVar("T")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 
 
@@ -77,8 +89,8 @@ class LedgerHooks:
         self._defers = defers
         self._allows = allows
         self._tools: dict[str, dict[str, SdkMcpTool[Any]]] = {}
-        self._announced: dict[str, Named] = {}
-        self._visits: dict[str, _Visit] = {}
+        self._announced: dict[Place, list[_Announced]] = {}
+        self._visits: dict[Place, list[_Visit]] = {}
         self._resumed: dict[str, str] = {}
         self._continued: dict[str, str] = {}
 
@@ -93,16 +105,19 @@ class LedgerHooks:
     async def close(self) -> None:
         """Calls what was begun and never reported in doubt."""
         while self._visits:
-            _, visit = self._visits.popitem()
-            await visit.report(MayHaveHappened("the agent ended, and nobody reported what came of it"))
+            for visit in self._visits.popitem()[1]:
+                await visit.report(MayHaveHappened("the agent ended, and nobody reported what came of it"))
 
     def server(self, name: str, tools: Sequence[SdkMcpTool[Any]], version: str = "1.0.0") -> Any:
         """Gives a server for `mcp_servers`, under this name, whose tools stand behind the ledger."""
-        if not _SERVER_NAME.fullmatch(name):
-            raise BadCall(f"server {name!r}: use the characters A-Z a-z 0-9 _ -, which Claude Code leaves as they are")
+        if not _SERVER_NAME.fullmatch(name) or "__" in name or name.endswith("_"):
+            raise BadCall(
+                f"server {name!r}: use the characters A-Z a-z 0-9 _ -, which Claude Code leaves alone; two _ stand "
+                "between a server and its tool, so the name has no two beside each other and none at its end"
+            )
         self._tools[name] = {tool.name: tool for tool in tools}
         ids = CallIds()
-        behind = [dataclasses.replace(tool, handler=self._entrance(tool, ids)) for tool in tools]
+        behind = [dataclasses.replace(tool, handler=self._entrance(name, tool, ids)) for tool in tools]
         config = create_sdk_mcp_server(name, version, behind)
         ids.read_from(config["instance"])
         return config
@@ -136,17 +151,30 @@ class LedgerHooks:
             standing = None  # the tool says why
         if isinstance(standing, AwaitingApproval) and self._defers:
             return decided("defer", waits(standing.approval))
-        self._announced[event["tool_use_id"]] = named
+        announced = _Announced(event["session_id"], event["tool_input"], named)
+        self._announced.setdefault((server, tool, event["tool_use_id"]), []).append(announced)
         return decided("allow", "the ledger is asked again when it is entered") if self._allows else {}
 
-    def _entrance(self, tool: SdkMcpTool[Any], ids: CallIds) -> Callable[[Any], Awaitable[Result]]:
+    def _entrance(self, server: str, tool: SdkMcpTool[Any], ids: CallIds) -> Callable[[Any], Awaitable[Result]]:
         async def entered(args: Any) -> Result:
-            named = self._announced.pop(ids.current() or "", None)
+            named = self._announced_as((server, tool.name, ids.current() or ""), args)
             if named is None:
                 return _refusal(f"{tool.name} was not called: no hook announced it. Put gate.hooks() into the options")
             return await self._entered(tool, self._terms.call(dataclasses.replace(named, args=args)))
 
         return entered
+
+    def _announced_as(self, place: Place, args: Any) -> Named | None:
+        """Take the call that a tool is entered for; None if no hook announced it, or if two sessions did."""
+        announced = self._announced.get(place, [])
+        found = told_of([({said_hash(one.args)}, one) for one in announced], place[2], args)
+        if found is None:
+            return None
+        alike = [one for one in announced if is_same(one.args, found.args)]
+        is_clear = len({one.session for one in alike}) == 1
+        gone = [found] if is_clear else alike  # then both call again, one after the other
+        _keep(self._announced, place, [one for one in announced if not any(one is other for other in gone)])
+        return found.named if is_clear else None
 
     async def _entered(self, tool: SdkMcpTool[Any], call: ToolCall) -> Result:
         told: Result = await _Entry(tool, call).walk_async(self._ledger, self._terms.at_once(tool.name))
@@ -159,18 +187,19 @@ class LedgerHooks:
         if self._is_ours(event["tool_name"]):
             return {}
         _, call = await self._named(self._built_in, event["tool_name"], event)
-        visit = _Visit(call.tool)
+        visit = _Visit(call.tool, event["tool_input"])
         words = self._built_in.at_once(call.tool)
         refusal = await visit.begin(self._ledger.run(call, visit.enter, on_replay=visit.note_replay, **words))
         if refusal is not None:
             return decided("deny", refusal)
-        self._visits[event["tool_use_id"]] = visit
+        self._visits.setdefault(_place_of(event, event), []).append(visit)
         approved, said = (without_folder(args, call) for args in (visit.effect.args, call.args))
+        visit.said.add(said_hash(approved))
         return may_run(approved, said, allows=self._allows, is_sdk=True)
 
     async def _after(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
-        """Records what came of a call that Claude Code made; one that was not begun here is none of ours."""
-        visit = self._visits.pop(event["tool_use_id"], None)
+        """Record what came of a call that Claude Code made. One that was not begun here is not reported."""
+        visit = self._reported(event, event)
         if visit is None:
             return {}
         if event["hook_event_name"] == "PostToolUse":
@@ -184,10 +213,18 @@ class LedgerHooks:
     async def _batched(self, event: Any, use: str | None, context: Any) -> dict[str, Any]:
         """Give back the calls that a person, or a rule of Claude Code's, did not let run: no other hook tells of it."""
         for told in event["tool_calls"]:
-            visit = self._visits.pop(told["tool_use_id"], None)
+            visit = self._reported(event, told)
             if visit is not None:
                 await visit.report(NothingHappened("Claude Code did not let it run"))
         return {}
+
+    def _reported(self, event: Any, told: Any) -> _Visit | None:
+        """Take the call that a hook tells of; None if it was not begun here, or cannot be told from others."""
+        place = _place_of(event, told)
+        begun = self._visits.get(place, [])
+        visit = told_of([(one.said, one) for one in begun], told["tool_use_id"], told["tool_input"])
+        _keep(self._visits, place, [one for one in begun if one is not visit])
+        return visit
 
     def _is_ours(self, tool: str) -> bool:
         return any(tool.startswith(_prefix(name)) for name in self._tools)
@@ -226,6 +263,14 @@ class LedgerHooks:
         if session in self._resumed:
             self._continued[said] = self._resumed.pop(session)
         return self._continued.get(said, said)
+
+
+class _Announced(NamedTuple):
+    """One call that a hook announced, and no tool was entered for yet."""
+
+    session: str
+    args: Any
+    named: Named
 
 
 class _Entry(Entry):
@@ -269,8 +314,10 @@ class _Entry(Entry):
 class _Visit:
     """Is one call that runs elsewhere: the ledger holds it open, and renews its lease, until somebody reports it."""
 
-    def __init__(self, tool: str) -> None:
+    def __init__(self, tool: str, said: Any) -> None:
         self._tool = tool
+        self.said = {said_hash(said)}
+        """The hashes of what was said and of what was approved."""
         self._entered = asyncio.Event()
         self._report: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Future[Any]
@@ -324,6 +371,18 @@ class _Visit:
 def _blocking(matcher: str, hook: Hook) -> HookMatcher:
     """Gives a hook without whose word nothing runs."""
     return HookMatcher(matcher=matcher, hooks=[cast("Any", hook)], on_failure="block")
+
+
+def _place_of(event: Any, told: Any) -> Place:
+    """Return which agent of which session makes a call of which tool, under which id."""
+    return json.dumps([event["session_id"], event.get("agent_id")]), told["tool_name"], told["tool_use_id"]
+
+
+def _keep(places: dict[Place, list[T]], place: Place, left: list[T]) -> None:
+    """Keep what is left at a place, and no place at which nothing is left."""
+    places.pop(place, None)
+    if left:
+        places[place] = left
 
 
 def _prefix(server: str) -> str:

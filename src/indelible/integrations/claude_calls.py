@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from indelible import ToolCall
 from indelible.integrations.injected import name_beside
 from indelible.integrations.telling import is_only_numbered
 from indelible.integrations.terms import Named, Terms
 
+T = TypeVar("T")
 _CALL_ID = "claudecode/toolUseId"
 
 
@@ -53,6 +56,30 @@ def turn_in(event: Mapping[str, Any]) -> str | None:
     """Return the id of the user's prompt that a hook is told; None from a Claude Code that does not tell it."""
     found = event.get("prompt_id")
     return found if isinstance(found, str) and found else None
+
+
+def said_hash(args: Any) -> str:
+    """Return the hash by which the input of a call is known again; `1` and `True` differ."""
+    return hashlib.sha256(json.dumps(args, sort_keys=True).encode()).hexdigest()
+
+
+def told_of(begun: Sequence[tuple[Collection[str], T]], call_id: str, tool_input: Any) -> T | None:
+    """Return the call that a hook tells of, the newest if there are several; None if it cannot be told.
+
+    Claude never uses an id again. Another model may number its calls, and its subagents work beside each other: then
+    only the input tells which of them it is.
+
+    Args:
+        begun: The open calls of this session, tool and id, oldest first, each with the hashes of what was said and of
+            what was approved.
+        call_id: The id that the model gave the call.
+        tool_input: What Claude Code says that the tool was given.
+    """
+    told = said_hash(tool_input)
+    alike = [call for hashes, call in begun if told in hashes]
+    if not alike and len(begun) == 1 and not is_only_numbered(call_id):
+        return begun[0][1]
+    return alike[-1] if alike else None
 
 
 class CallIds:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from indelible import (
     Claim,
@@ -30,7 +30,15 @@ from indelible import (
 )
 from indelible.errors import BadCall, NotRun
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.claude_calls import BuiltIn, call_of, folder_in, turn_in, without_folder
+from indelible.integrations.claude_calls import (
+    BuiltIn,
+    call_of,
+    folder_in,
+    said_hash,
+    told_of,
+    turn_in,
+    without_folder,
+)
 from indelible.integrations.claude_words import SKILL, cut, decided, may_run, was_done
 from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError
@@ -119,7 +127,7 @@ class ClaudeCodeHook:
                 self._watch.note(_NAME, "skills", [str(call.args.get("skill"))])
             except BadCall as refused:
                 return decided("deny", str(refused))
-        token = _Token(self._place(event))
+        kept = self._kept(event)
         try:
             begun = self._ledger.begin(call, **self._terms.options(call.tool))
         except NotRun as refused:
@@ -127,14 +135,14 @@ class ClaudeCodeHook:
             return decided("deny", str(refused) if heard is None else heard.text)
         match begun:
             case Claimed(claim):
-                return self._let_in(claim, call, token)
+                return self._let_in(claim, call, kept)
             case Replayed(value):
                 return decided("deny", was_done(begun.effect, value))
             case _:
                 heard = heard_of_answer(begun, call.tool)
                 return decided("defer" if heard.outcome == "waits" and self._defers else "deny", cut(heard.text))
 
-    def _let_in(self, claim: Claim, call: ToolCall, token: _Token) -> Answer:
+    def _let_in(self, claim: Claim, call: ToolCall, kept: _Kept) -> Answer:
         if claim.screen is None:
             args = claim.effect.args
         elif claim.screen.recorded_args == claim.effect.args_json:
@@ -143,9 +151,9 @@ class ClaudeCodeHook:
             why = "its arguments were edited, and parts of them are redacted, so Claude Code cannot be told them"
             self._ledger.commit(claim, Failed(why))
             return decided("deny", f"{call.tool} was not carried out: {why}")
-        token.keep(claim)
-        self._begun = claim, token
-        return may_run(without_folder(args, call), without_folder(call.args, call), allows=self._allows)
+        approved, said = without_folder(args, call), without_folder(call.args, call)
+        self._begun = claim, kept.keep(claim, {said_hash(said), said_hash(approved)})
+        return may_run(approved, said, allows=self._allows)
 
     def take_back(self) -> None:
         """Give back the call that the last answer let in. Call it if that was not told, and the tool is stopped."""
@@ -155,16 +163,20 @@ class ClaudeCodeHook:
             token.remove()
 
     def _after(self, event: Mapping[str, Any], outcome: Outcome | Exception) -> Answer:
-        """Reports what came of a call; one that was not begun here is none of ours."""
-        token = _Token(self._place(event))
-        kept = token.read()
-        if kept is not None:
+        """Report what came of a call. One that was not begun here, or cannot be told from others, is not reported."""
+        token = self._kept(event).take(_text(event, "tool_use_id"), event.get("tool_input"))
+        if token is None:
+            return {}
+        try:
             self._declare(_text(event, "tool_name"))
-            effect = self._ledger.get_effect(kept["effect"])
+            effect = self._ledger.get_effect(token.effect)
             if effect is None:
                 raise BadCall(f"{_text(event, 'tool_name')} was begun in another ledger; name that one with --url")
-            self._ledger.commit(Claim(effect, kept["token"]), outcome)
-            token.remove()
+            self._ledger.commit(Claim(effect, token.secret), outcome)
+        except BaseException:
+            token.path.rename(token.path.with_suffix(".json"))
+            raise
+        token.remove()
         return {}
 
     def _declare(self, tool: str) -> None:
@@ -193,39 +205,68 @@ class ClaudeCodeHook:
     def _run_of(self, event: Mapping[str, Any]) -> str:
         return self._run or _text(event, "session_id")
 
-    def _place(self, event: Mapping[str, Any]) -> Path:
-        """Gives where the right to report this call lies; both hooks know the name, and nobody learns it from there."""
+    def _kept(self, event: Mapping[str, Any]) -> _Kept:
+        """Find where the rights to report calls of this session, tool and id lie. Nobody learns these from there."""
         ledger = (self._ledger.address, self._ledger.tenant)
-        known_as = json.dumps([*ledger, _text(event, "session_id"), _text(event, "tool_use_id")])
-        return self._claims / f"{hashlib.sha256(known_as.encode()).hexdigest()}.json"
+        named = (_text(event, name) for name in ("session_id", "tool_use_id", "tool_name"))
+        return _Kept(self._claims, hashlib.sha256(json.dumps([*ledger, *named]).encode()).hexdigest())
 
 
-class _Token:
-    """Is the right to report one call, in a file of its own."""
+class _Token(NamedTuple):
+    """The right to report one call, in a file of its own."""
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)  # told now, when nothing has begun, if it cannot be
-        self._path = path
-
-    def keep(self, claim: Claim) -> None:
-        """Keeps the right; the file is there whole or not at all."""
-        handle, written = tempfile.mkstemp(dir=self._path.parent)
-        with os.fdopen(handle, "w") as file:
-            json.dump({"effect": claim.effect.id, "token": claim.token}, file)
-        Path(written).replace(self._path)
-
-    def read(self) -> dict[str, str] | None:
-        """Gives the right; None when there is none."""
-        try:
-            kept: dict[str, str] = json.loads(self._path.read_text())
-        except FileNotFoundError:
-            return None
-        return kept
+    path: Path
+    effect: str
+    secret: str
 
     def remove(self) -> None:
-        """Forgets the right, which is used up."""
-        with suppress(FileNotFoundError):
-            self._path.unlink()
+        """Forget the right, which is used up."""
+        self.path.unlink(missing_ok=True)
+
+
+class _Kept:
+    """The rights to report the calls of one session, tool and id. A model that numbers its calls has several at once.
+
+    Args:
+        folder: Where the files lie.
+        name: What their names begin with.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # told now, when nothing has begun, if it cannot be
+        self._folder = folder
+        self._name = name
+
+    def keep(self, claim: Claim, said: Collection[str]) -> _Token:
+        """Keep the right to report a call with these inputs. The file is there whole or not at all."""
+        path = self._folder / f"{self._name}-{claim.effect.id}-{claim.attempt}.json"
+        handle, written = tempfile.mkstemp(dir=self._folder)
+        with os.fdopen(handle, "w") as file:
+            json.dump({"effect": claim.effect.id, "token": claim.token, "said": sorted(said)}, file)
+        Path(written).replace(path)
+        return _Token(path, claim.effect.id, claim.token)
+
+    def take(self, call_id: str, tool_input: Any) -> _Token | None:
+        """Take the right to report the call that a hook tells of; None if there is none, or it cannot be told."""
+        while (token := told_of(self._begun(), call_id, tool_input)) is not None:
+            with suppress(FileNotFoundError):  # the same call may be reported beside this one
+                return token._replace(path=token.path.rename(token.path.with_suffix(".taken")))
+        return None
+
+    def _begun(self) -> list[tuple[list[str], _Token]]:
+        begun = []
+        for path in sorted(self._folder.glob(f"{self._name}-*.json"), key=_written):
+            with suppress(FileNotFoundError):
+                kept = json.loads(path.read_text())
+                begun.append((kept["said"], _Token(path, kept["effect"], kept["token"])))
+        return begun
+
+
+def _written(path: Path) -> int:
+    """Return when a file was written; 0 if it is gone."""
+    with suppress(FileNotFoundError):
+        return path.stat().st_mtime_ns
+    return 0
 
 
 def _runs_elsewhere(**args: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from indelible import Effect
 from indelible.integrations.results import text_in
 from indelible.integrations.telling import TEXTS, with_note
+from indelible.integrations.terms import is_same
 
 Decision = Literal["allow", "ask", "deny", "defer"]
 _MOST_TOLD = 4000
@@ -45,7 +46,7 @@ def may_run(
         is_sdk: The Claude Code of the SDK takes edited arguments without a decision. Older ones may not, and are told
             to ask.
     """
-    if approved == args:
+    if is_same(approved, args):
         return decided("allow", "the ledger lets it run, once") if allows else {}
     if is_sdk and not allows:
         return {"hookSpecificOutput": {"hookEventName": "PreToolUse", "updatedInput": dict(approved)}}

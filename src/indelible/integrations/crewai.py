@@ -50,6 +50,7 @@ from indelible.integrations.terms import (
     Terms,
     checked_on_error,
     hash_of,
+    is_same,
     question_of,
 )
 from indelible.tool import is_tool_name
@@ -156,13 +157,14 @@ class LedgerTools:
     def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
         """Let a call in. Problems are returned, not raised: the crew repeats what raises, and goes on."""
         try:
-            entry = _Entry(tool, self._call(tool, words), self._told, self._on_error)
+            taken = _taken(tool, words)
+            entry = _Entry(tool, taken, self._call(tool, taken), self._told, self._on_error)
             return entry.walk(self._ledger, self._terms.at_once(name_of(tool)))
         except Exception as problem:  # arguments that are no JSON, a run or turn without a name, a store that is down
             return _stop(problem, tool.name)
 
-    def _call(self, tool: BaseTool, words: Mapping[str, Any]) -> ToolCall:
-        args = _bound(tool, words)
+    def _call(self, tool: BaseTool, taken: Mapping[str, Any]) -> ToolCall:
+        args = _recorded(taken)
         named = Named(
             tool=name_of(tool),
             args=args,
@@ -170,7 +172,7 @@ class LedgerTools:
             call_id=uuid.uuid4().hex if self._call_id is None else self._call_id(name_of(tool), args),
             schema=_schema_of(tool),
             turn=self._turn_now(),
-            reads=lambda edited: _bound(tool, _as_entered(tool, edited)),
+            reads=lambda edited: _recorded(_validated(tool, edited)),
         )
         return self._terms.call(named)
 
@@ -216,8 +218,11 @@ class LedgerTool(BaseTool):
 class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: BaseTool, call: ToolCall, told: set[str], on_error: OnError) -> None:
+    def __init__(
+        self, tool: BaseTool, taken: Mapping[str, Any], call: ToolCall, told: set[str], on_error: OnError
+    ) -> None:
         super().__init__(call)
+        self._taken = taken
         self._on_error = on_error
         self._tool = tool
         self._told = told
@@ -230,9 +235,10 @@ class _Entry(Entry):
         self._told.add(effect.id)
 
     def enter(self, effect: RunningEffect) -> Any:
-        """Enter the tool with the recorded arguments, as the tool's schema reads them."""
+        """Enter the tool with the recorded arguments. The crew has validated them: the schema reads only others."""
         with self.running(effect):
-            result = self._tool._run(**_as_entered(self._tool, effect.args))
+            is_said = is_same(effect.args, self.call.args)
+            result = self._tool._run(**(self._taken if is_said else _validated(self._tool, effect.args)))
             if inspect.iscoroutine(result):
                 result = asyncio.run(result)
             if isinstance(result, ToolFailure):
@@ -257,15 +263,18 @@ class _Entry(Entry):
         return heard.text if heard is not None and isinstance(refusal, told) else _stop(refusal, self.call.tool, self)
 
 
-def _bound(tool: BaseTool, words: Mapping[str, Any]) -> dict[str, Any]:
+def _taken(tool: BaseTool, words: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments with every default of the tool's schema; the crew has validated them already."""
     is_whole = set(tool.args_schema.model_fields) <= set(words)
-    taken = words if is_whole else tool.args_schema.model_validate(words).model_dump()
+    return words if is_whole else tool.args_schema.model_validate(words).model_dump()
+
+
+def _recorded(taken: Mapping[str, Any]) -> dict[str, Any]:
     args: dict[str, Any] = json_of(dict(taken))
     return args
 
 
-def _as_entered(tool: BaseTool, args: Mapping[str, Any]) -> Mapping[str, Any]:
+def _validated(tool: BaseTool, args: Mapping[str, Any]) -> Mapping[str, Any]:
     schema = tool.args_schema
     return schema.model_validate(args).model_dump() if schema.model_fields else args
 

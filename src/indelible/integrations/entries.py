@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -11,9 +11,13 @@ from typing import Any
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, MayHaveHappened
 from indelible.integrations.telling import replayed
-from indelible.integrations.terms import asked_again
+from indelible.integrations.terms import asked_again, is_same
 from indelible.tool import encode
 
+_READS_OTHERWISE = (
+    "would read other arguments than those that are recorded, judged and approved, so it was not entered; cancel the "
+    "recorded call and make it again: indelible effects list"
+)
 _walked: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_walked", default=None)
 
 
@@ -77,17 +81,47 @@ class Entry:
                         self.elsewhere = await ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
 
-    def check_injected(self, effect: RunningEffect, *others: str) -> None:
+    def check_injected(
+        self, effect: RunningEffect, *others: str, supplies: Callable[[], Mapping[str, Any]] | None = None
+    ) -> None:
         """Raise `NothingHappened` if the framework supplies something else now than what is recorded and was shown.
 
         Args:
             effect: The effect whose tool is entered.
             others: Names under which something may have been supplied when the call was recorded.
+            supplies: Reads what the framework supplies now: a person may have taken their time. Default: what it
+                supplied when the call was made.
         """
         supplied = {*self.call.injected, *others}
-        names = sorted(name for name in supplied if effect.args.get(name) != self.call.args.get(name))
+        now = self.call.args if supplies is None else supplies()
+        names = sorted(name for name in supplied if not is_same(effect.args.get(name), now.get(name)))
         if names:
             raise NothingHappened(f"{', '.join(names)} changed since it was recorded; call again, or deny it")
+
+    def read_alike(
+        self,
+        recorded: Mapping[str, Any],
+        said: Mapping[str, Any],
+        reads: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    ) -> Mapping[str, Any]:
+        """Return arguments that the framework, which reads them once more, reads as what is recorded.
+
+        A validator that converts would convert the recorded arguments again, and one that reads an alias would not find
+        it there: then those that the model said are returned.
+
+        Args:
+            recorded: The recorded arguments, without what the framework supplies.
+            said: The arguments of the call, as the model said them.
+            reads: Reads arguments as the framework does.
+
+        Raises:
+            NothingHappened: The framework reads neither as what is recorded, judged and approved.
+        """
+        for args in (recorded, said):
+            with suppress(ValueError, BadCall):
+                if is_same(reads(args), recorded):
+                    return args
+        raise NothingHappened(f"{self.call.tool} {_READS_OTHERWISE}")
 
     def note_replay(self, effect: Effect) -> None:
         """Note what the model hears with a recorded result."""
@@ -115,17 +149,14 @@ class Entry:
 
     def _check_read(self, effect: RunningEffect) -> None:
         binds = self.call.binds
-        if binds is None or effect.args == self.call.args:
+        if binds is None or is_same(effect.args, self.call.args):
             return
         try:
             is_read = encode(binds(effect.args)) == encode(effect.args)
         except BadCall as wrong:
             raise NothingHappened(f"{self.call.tool} does not take what is recorded: {wrong}; deny it") from wrong
         if not is_read:
-            raise NothingHappened(
-                f"{self.call.tool} would read other arguments than those that are recorded, judged and approved, so it "
-                "was not entered; cancel the recorded call and make it again: indelible effects list"
-            )
+            raise NothingHappened(f"{self.call.tool} {_READS_OTHERWISE}")
 
     def _raised_in(self, error: Exception) -> str | None:
         """Return the id of the effect whose tool raised this error; None if the ledger raised it."""

@@ -8,7 +8,7 @@ Beside its recorded arguments, a tool gets only our key, and the answers to what
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn, Protocol, cast
@@ -23,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Refused, Resource, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.entries import Entry
+from indelible.integrations.entries import Entry, paused_by
 from indelible.integrations.mcp_schema import check_fits
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
@@ -45,7 +45,7 @@ from indelible.integrations.mcp_words import (
     tool_error,
     waits,
 )
-from indelible.integrations.results import ToolError
+from indelible.integrations.results import ToolAsked, ToolError
 from indelible.integrations.telling import TEXTS, heard_of
 from indelible.integrations.terms import Named, Terms, hash_of
 
@@ -66,18 +66,23 @@ class _Said(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """What the server below asked for, as its own state and the names of its questions say."""
+    """What the server below asked for: in which attempt of which effect, its own state, the names of its questions."""
 
+    secret: str
+    """Only the client has it. Without it, no guess at redacted arguments can be checked against the record."""
+    effect: str
+    attempt: int
     state: str | None
     names: tuple[str, ...]
 
     def told(self) -> str:
         """Return the state that the client hands back."""
-        return _THEIRS + json.dumps([self.state, self.names])
+        return _THEIRS + json.dumps(self)
 
     def mark(self, call: ToolCall) -> str:
         """Return what the record says of this question, so that every process knows it again."""
-        return f"question {hash_of([call.tool, call.args, self.state, self.names])[:32]}"
+        known_by = (call.scope, call.turn, call.resource, call.call_id if call.dedupe == "call" else None)
+        return f"question {hash_of([call.tool, call.args, call.schema, *known_by, *self])[:32]}"
 
 
 class Upstream(Protocol):
@@ -147,7 +152,7 @@ class McpGate:
         except BadCall as misfit:  # the model can mend it
             return tool_error(f"{params.name} was not called: {misfit}")
         if said.upstream is not None:
-            await self._accept_input(entry.call, said)
+            await self._check_asked(entry.call, said.upstream)
         while True:
             answer: Answer | ApprovalPending | None = await entry.walk_async(self._ledger, entry.words)
             if isinstance(answer, ApprovalPending):
@@ -172,7 +177,7 @@ class McpGate:
         )
         call = self._terms.call(named)
         below.checked(call.args)
-        return _Entry(below, await self._meant(call, meta), self._terms.at_once(call.tool), said)
+        return _Entry(self._ledger, below, await self._meant(call, meta), self._terms.at_once(call.tool), said)
 
     def _with_meta(self, params: types.CallToolRequestParams, meta: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments, with what the tool's terms name of `_meta`: it is judged, shown and recorded too."""
@@ -182,17 +187,12 @@ class McpGate:
         bound = {name: meta[name] for name in named if name in meta}
         return {**args, META: bound} if bound else args
 
-    async def _accept_input(self, call: ToolCall, said: _Said) -> None:
-        """Record what the client answers to the server's own question; raise if the server asked no such thing."""
-        asked = said.upstream
-        assert asked is not None
-        ready = await self._ledger.effects(run_id=self._run, tool=call.tool, status="ready")
-        mark = asked.mark(call)
-        is_known = any(not one.is_detail_erased and mark in str(one.detail) for one in ready)
-        if not is_known or set(said.responses) - set(asked.names):
+    async def _check_asked(self, call: ToolCall, asked: _Asked) -> None:
+        """Raise if this is no open question of this call. That it still is when it is answered, its entry checks."""
+        effect = await self._ledger.get_effect(asked.effect)
+        is_open = effect is not None and effect.status == "ready" and not effect.is_detail_erased
+        if effect is None or not is_open or asked.mark(call) not in str(effect.detail):
             raise _unasked()
-        answers = {name: _plain(one) for name, one in said.responses.items()}
-        await self._ledger.record(self._run, "mcp.input_given", {"tool": call.tool, "asked": mark, "input": answers})
 
     def _new_id(self, tool: str) -> str | None:
         """Return an id for a read whose client sends none: each call reads anew."""
@@ -312,14 +312,16 @@ class _Below(NamedTuple):
 class _Entry(Entry):
     """One call on its way through the gate: what the ledger is asked, and what the server below gave."""
 
-    def __init__(self, below: _Below, call: ToolCall, words: dict[str, Any], said: _Said) -> None:
+    def __init__(self, ledger: AsyncLedger, below: _Below, call: ToolCall, words: dict[str, Any], said: _Said) -> None:
         super().__init__(call)
         self.words = words
+        self._ledger = ledger
         self._below = below
         self._said = said
         self._entered: str | None = None
         self._live: types.CallToolResult | None = None
         self._asks: types.InputRequiredResult | None = None
+        self._is_unasked = False
 
     async def enter(self, effect: RunningEffect) -> Given:
         """Call the tool below with the recorded arguments, and hand our key on. No error proves that nothing began."""
@@ -328,10 +330,10 @@ class _Entry(Entry):
         with self.running(effect):
             if self._below.why_not is not None:
                 raise NothingHappened(f"{self.call.tool} was not called: its server is away ({self._below.why_not})")
-            if effect.effect.approval_id is not None:  # a person took their time
+            if effect.effect.permission_id is not None:  # a person took their time
                 await self._below.check_unchanged()
             if said.upstream is not None:
-                self._check_unapproved(effect)
+                await self._accept_input(said.upstream, effect)
             result = await self._below.upstream.session.call_tool(
                 self.call.tool,
                 args,
@@ -347,23 +349,38 @@ class _Entry(Entry):
         self._live = result
         return kept(result)
 
-    def _hand_on(self, asks: types.InputRequiredResult, effect: RunningEffect) -> NoReturn:
-        """Raise what it means that the server asks for input."""
-        self._check_unapproved(effect)
-        self._asks = asks
-        mark = self._asked(asks).mark(self.call)
-        raise NothingHappened(f"{self.call.tool} asks for input before it begins ({mark})")
+    async def _accept_input(self, asked: _Asked, effect: RunningEffect) -> None:
+        """Record the answer to the question that the attempt before this one left open; raise if there is none."""
+        self._check_unpermitted(effect)
+        if (effect.id, effect.attempt) != (asked.effect, asked.attempt + 1):  # another answer came before this one
+            self._is_unasked = True
+            raise NothingHappened(f"{self.call.tool} was not called: its question is no longer open")
+        answers = {name: _plain(one) for name, one in self._said.responses.items()}
+        told = {"tool": self.call.tool, "asked": asked.mark(self.call), "input": answers}
+        try:
+            await self._ledger.record(effect.effect.run_id, "mcp.input_given", told)
+        except IndelibleError as unrecorded:
+            raise NothingHappened(f"{self.call.tool} was not called: {unrecorded}") from unrecorded
 
-    def _check_unapproved(self, effect: RunningEffect) -> None:
-        """Raise if a person approved the call: they have not seen the input that the server asks for."""
-        if effect.effect.approval_id is not None:
+    def _hand_on(self, asks: types.InputRequiredResult, effect: RunningEffect) -> NoReturn:
+        """Raise what it means that the server asks for input. Once it was given some, it may have begun."""
+        self._check_unpermitted(effect)
+        names = tuple(sorted(asks.input_requests or {}))
+        asked = _Asked(uuid4().hex, effect.id, effect.attempt, asks.request_state, names)
+        if self._said.upstream is not None:
+            means = paused_by(ToolAsked("it was given input and asks for more"), effect, self.words)
+            if not isinstance(means, NothingHappened):
+                raise means
+        self._asks = types.InputRequiredResult(input_requests=asks.input_requests, request_state=asked.told())
+        raise NothingHappened(f"{self.call.tool} asks for input before it begins ({asked.mark(self.call)})")
+
+    def _check_unpermitted(self, effect: RunningEffect) -> None:
+        """Raise if a person approved the call or granted it ahead: they have not seen what the server asks for."""
+        if effect.effect.permission_id is not None:
             raise Refused(
                 f"{self.call.tool} asks for input beside its arguments, which its approver has not seen, so it is not "
                 "continued. Let it take the input as an argument"
             )
-
-    def _asked(self, asks: types.InputRequiredResult) -> _Asked:
-        return _Asked(asks.request_state, tuple(sorted(asks.input_requests or {})))
 
     def _raised_in(self, error: Exception) -> str | None:
         """Return the effect's id also if the call was entered and the ledger ended it, as at a time limit."""
@@ -378,9 +395,10 @@ class _Entry(Entry):
         """Return what the client is told of a call without a result, or the question that is open."""
         if isinstance(refusal, ApprovalPending):
             return refusal
+        if self._is_unasked:
+            raise _unasked() from error
         if self._asks is not None and isinstance(refusal, NothingHappened):
-            told = self._asked(self._asks).told()
-            return types.InputRequiredResult(input_requests=self._asks.input_requests, request_state=told)
+            return self._asks
         heard = heard_of(refusal, self.call.tool)
         if heard is not None:
             return tool_error(heard.text) if heard.outcome == "failed" else not_told(heard.text)
@@ -416,20 +434,21 @@ def _read(params: types.CallToolRequestParams) -> _Said:
             raise _unasked()
         return _Said(approval, digest, None, responses)
     if state.startswith(_THEIRS):
-        return _Said(upstream=_asked_in(state.removeprefix(_THEIRS)), responses=responses)
+        return _Said(upstream=_asked_in(state.removeprefix(_THEIRS), responses), responses=responses)
     if state or responses:
         raise _unasked()
     return _Said()
 
 
-def _asked_in(text: str) -> _Asked:
+def _asked_in(text: str, responses: Collection[str]) -> _Asked:
     try:
-        state, names = json.loads(text)
+        secret, effect, attempt, state, names = json.loads(text)
     except (ValueError, TypeError):
         raise _unasked() from None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+    is_whole = isinstance(effect, str) and isinstance(attempt, int) and isinstance(names, list)
+    if not is_whole or set(responses) - {name for name in names if isinstance(name, str)}:
         raise _unasked()
-    return _Asked(state, tuple(names))
+    return _Asked(secret, effect, attempt, state, tuple(names))
 
 
 def _unasked() -> MCPError:

@@ -60,7 +60,7 @@ from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain, text_in
 from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
-from indelible.integrations.terms import Named, Terms, hash_of, question_about, turn_of
+from indelible.integrations.terms import Named, Terms, hash_of, is_same, question_about, turn_of
 from indelible.integrations.ways import Watch
 
 STATE_KEPT = "openai_agents.state_kept"
@@ -458,7 +458,7 @@ class _Entry(Entry):
     def _saying(self, effect: RunningEffect, said: str) -> Iterator[str]:
         """Let the tool's context say what an approver made of the arguments, as long as the tool runs."""
         context, before = self._context, (self._context.tool_arguments, self._context.tool_call)
-        if effect.args != self.call.args:
+        if not is_same(effect.args, self.call.args):
             context.tool_arguments = said
             # The SDK finds the paused run of an agent as a tool by its call.
             if context.tool_call is not None and not self._tool._is_agent_tool:

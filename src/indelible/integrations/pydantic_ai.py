@@ -54,6 +54,7 @@ from indelible.integrations.terms import (
     Spoken,
     Terms,
     hash_of,
+    is_same,
     ordinal_of,
     question_of,
     turn_of,
@@ -351,7 +352,7 @@ class _Output(Entry):
 def _check_validated(entry: Entry, effect: RunningEffect) -> None:
     """Raise `NothingHappened` if other arguments are recorded than those that the agent validated."""
     entry.check_injected(effect)
-    if effect.args != entry.call.args:
+    if not is_same(effect.args, entry.call.args):
         raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
 
 

@@ -157,7 +157,8 @@ class LedgerPlugin(Plugin):
         if isinstance(context.tool, _AgentAsTool):
             self.guard(context.tool.agent)
         try:
-            entry = _Entry(context, next_fn, self._call(context), self._terms.at_once(context.tool_use["name"]))
+            words = self._terms.at_once(context.tool_use["name"])
+            entry = _Entry(context, next_fn, self._call(context), words, partial(self._supplied, context))
         except _Misfit as wrong:
             yield _result(context, "error", [{"text": str(wrong)}], wrong)
             return
@@ -180,20 +181,24 @@ class LedgerPlugin(Plugin):
     def _call(self, context: ExecuteToolContext) -> ToolCall:
         use, tool = context.tool_use, context.tool
         assert tool is not None, "unknown tools do not come this far"
-        beside = _context_name(tool)
-        supplied = {"invocation_state": _given(context), "state": context.agent.state.get()}
         named = Named(
             tool=use["name"],
-            injected={} if beside is None else {beside: recorded(supplied, self._terms.unbound(use["name"]))},
+            injected=self._supplied(context),
             args=_validated(tool, use["input"]),
             run_id=self._run_of(context),
             call_id=use["toolUseId"],
             schema=hash_of(tool.tool_spec),
             turn=_turn(context.agent, is_kept=_session_of(context.agent) is not None),
-            parameters=tool.tool_spec["inputSchema"].get("json"),
+            parameters=None if _validates(tool) else tool.tool_spec["inputSchema"].get("json"),
             reads=partial(_validated, tool),
         )
         return self._terms.call(named)
+
+    def _supplied(self, context: ExecuteToolContext) -> dict[str, Any]:
+        """Return what the agent gives the tool beside the model's arguments now, as it is recorded."""
+        beside = _context_name(context.tool)
+        supplied = {"invocation_state": _given(context), "state": context.agent.state.get()}
+        return {} if beside is None else {beside: recorded(supplied, self._terms.unbound(context.tool_use["name"]))}
 
     def _run_of(self, context: Any) -> str:
         if self._run is not None:
@@ -212,8 +217,16 @@ class _Misfit(ValueError):
 class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, context: ExecuteToolContext, next_fn: Next, call: ToolCall, words: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        context: ExecuteToolContext,
+        next_fn: Next,
+        call: ToolCall,
+        words: dict[str, Any],
+        supplies: Callable[[], dict[str, Any]],
+    ) -> None:
         super().__init__(call, context.tool_use["toolUseId"])
+        self._supplies = supplies
         self.words = words
         self.context = context
         self.told: asyncio.Queue[TypedEvent | None] = asyncio.Queue()
@@ -223,10 +236,11 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        self.check_injected(effect)
-        said = {name: value for name, value in effect.args.items() if name not in self.call.injected}
-        use: Any = {**self.context.tool_use, "input": said}
+        self.check_injected(effect, supplies=self._supplies)
+        known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
         with self.running(effect):
+            said = self.read_alike(known, self.context.tool_use["input"], partial(_validated, self.context.tool))
+            use: Any = {**self.context.tool_use, "input": said}
             try:
                 async for event in self._next(self.context.replace(tool_use=use)):
                     self._hear(event)
@@ -329,9 +343,14 @@ def _session_of(agent: Any) -> str | None:
     return str(found) if found else None
 
 
+def _validates(tool: Any) -> bool:
+    """Say whether the SDK reads the arguments of this tool by a model of its own, defaults included."""
+    return isinstance(tool, DecoratedFunctionTool)
+
+
 def _validated(tool: Any, args: Any) -> Any:
     """Return the arguments as the tool's own validation makes them, defaults included."""
-    if not isinstance(tool, DecoratedFunctionTool):
+    if not _validates(tool):
         return args
     try:
         return as_json(tool._metadata.validate_input(args))

@@ -30,7 +30,7 @@ from indelible.errors import (
 )
 from indelible.integrations.telling import is_only_numbered
 from indelible.tool import MODEL_TURN as MODEL_TURN
-from indelible.tool import IdentityWords, Parameters, bound, check_tool_name, check_words, identity_of
+from indelible.tool import IdentityWords, Parameters, bound, check_tool_name, check_words, encode, identity_of
 from indelible.tool import ModelTurn as ModelTurn
 
 OnError = Literal["raise", "tell"]
@@ -133,6 +133,11 @@ def asked_again(refusal: Exception, words: dict[str, Any]) -> bool:
             return True
         case _:
             return False
+
+
+def is_same(one: Any, other: Any) -> bool:
+    """Say whether two values are recorded alike; `1` and `True` are not."""
+    return bool(one == other) and encode(one) == encode(other)
 
 
 def hash_of(said: Any) -> str:

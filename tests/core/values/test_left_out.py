@@ -92,5 +92,5 @@ class Sets(BaseModel):
     ],
 )
 def test_38_what_stands_for_a_set_has_one_order(value: Any, shown: Any, sorted_: Any) -> None:
-    sort_sets(value, shown, encode)
+    sort_sets(value, shown)
     assert shown == sorted_

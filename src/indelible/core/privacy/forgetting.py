@@ -32,8 +32,8 @@ _SAVED = frozenset({"checkpoint", "state"})
 _OF_RUN = _NEEDED_TO_RESUME | _SAVED | {"payload"}
 TOLD_IN_RUN = frozenset({"payload", "state", "args", "result", "error"})
 """Are the fields that may hold anything: what was told by hand, saved by an agent, passed to a tool or returned."""
-_OF_FRAMEWORKS = frozenset({"langchain", "provedex"})
-"""Are the namespaces of events that callbacks of frameworks record."""
+_OF_FRAMEWORKS = frozenset({"langchain", "mcp", "provedex"})
+"""The namespaces of events that callbacks of frameworks and the MCP gate record."""
 _OPEN_QUESTION = frozenset({"pending", "approved"})
 OUT_OF_HAND = ("sent", "dead")
 """Are the statuses of messages that nobody sends any more."""
@@ -136,7 +136,7 @@ class Erasure:
 
 
 def tells_of_model(event: Event, tool: str | None) -> bool:
-    """Say whether an event tells what a model was asked or said: a turn, or what a framework's callbacks recorded.
+    """Say whether an event tells what a model or a client was asked or said: a turn, or what a framework recorded.
 
     Args:
         event: The event.

@@ -6,6 +6,7 @@ What is judged, shown and keyed is the dump of an argument. A field that is miss
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -33,21 +34,20 @@ def left_out(value: Any, shown: Any, at: str, is_same: Callable[[Any, Any], bool
     return next((place for place in places if place is not None), None)
 
 
-def sort_sets(value: Any, shown: Any, key: Callable[[Any], Any]) -> None:
+def sort_sets(value: Any, shown: Any) -> None:
     """Sort the lists of a dump that stand for sets. The order of a set is another one in each process.
 
     Args:
         value: The value that was dumped.
-        shown: Its dump, in the order in which its sets are iterated. It is changed.
-        key: Says what a list is sorted by.
+        shown: Its dump in JSON, in the order in which its sets are iterated. It is changed.
     """
     if getattr(type(value), "__pydantic_root_model__", False) is True:
-        sort_sets(value.root, shown, key)
+        sort_sets(value.root, shown)
         return
     for _, item, one in _parts(value, shown) or ():
-        sort_sets(item, one, key)
+        sort_sets(item, one)
     if isinstance(value, set | frozenset) and isinstance(shown, list):
-        shown.sort(key=key)
+        shown.sort(key=lambda one: json.dumps(one, sort_keys=True))
 
 
 def _parts(value: Any, shown: Any) -> Iterable[tuple[object, Any, Any]] | None:
