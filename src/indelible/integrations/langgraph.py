@@ -177,18 +177,23 @@ class ToolGate:
         run_id = self.run_of(config)
         inside = subgraph_of(config)
         counts = self._terms.counts(call["name"])
+        injected = self.injected_in(request)
         return Named(
             tool=call["name"],
-            args=args,
+            args={name: value for name, value in args.items() if name not in injected},  # the graph supplies those
             turn=_turn(request.state, self._messages_key),
             run_id=run_id,
             conversation=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
-            injected=injected_in(request, self._terms.unbound(call["name"])),
+            injected=injected,
             ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
             reads=partial(_validated, request),
         )
+
+    def injected_in(self, request: ToolCallRequest) -> dict[str, Any]:
+        """Return what the graph gives the tool beside the model's arguments now, as it is recorded."""
+        return injected_in(request, self._terms.unbound(request.tool_call["name"]))
 
     def _schema_of(self, tool: BaseTool) -> str:
         """Gives the hash of what a reviewer of a tool relies on, computed once as long as the tool is the same."""
@@ -393,7 +398,7 @@ class _Entry(Entry):
         Raises:
             NothingHappened: The framework would inject something else than what is recorded.
         """
-        self.check_injected(effect)
+        self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
         args = {name: value for name, value in effect.args.items() if name not in self._supplied}
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
