@@ -17,6 +17,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, _get_all_injected_args
 
 from indelible.integrations.injected import recorded
 
+TURN_FIELD = "indelible_turn"
+"""The field of an agent's state that keeps the id of the user's message which began the turn."""
 _MESSAGES = (BaseMessage,)
 # What the graph and its server put there for themselves; it changes from one invocation to the next.
 _ITS_OWN = ("__", "langgraph_", "checkpoint", "x-", "lc_", "ls_")
@@ -117,6 +119,9 @@ def _configs_of(tool: BaseTool) -> list[str]:
 
 
 def _state(state: Any) -> Any:
+    """Return the state as the program knows it."""
+    if isinstance(state, Mapping):
+        return {name: value for name, value in state.items() if name != TURN_FIELD}
     return {"messages": state} if isinstance(state, list) else state
 
 
