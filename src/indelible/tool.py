@@ -24,6 +24,7 @@ from indelible.core.effects.identity import schema_hash
 from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode as encode
 from indelible.core.values.left_out import left_out as left_out
+from indelible.core.values.left_out import sort_sets as sort_sets
 from indelible.core.values.revive import is_read_otherwise, plainly, revive
 from indelible.engine.running import RunningEffect
 from indelible.errors import BadCall, NothingHappened

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Annotated, Any
 
 import pytest
 from agents import Agent as OpenAIAgent
-from agents import RunContextWrapper, Runner, function_tool, set_tracing_disabled
+from agents import FunctionTool, RunContextWrapper, Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.tool_context import ToolContext
 from langchain.agents import AgentState, create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
@@ -22,7 +29,7 @@ from pydantic_ai import Agent, DeferredToolRequests, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from indelible import Approval, Ledger, migrate
+from indelible import Approval, Ledger, NothingHappened, instrument, migrate
 from indelible.integrations.injected import recorded
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.openai_agents import LedgerTools
@@ -161,6 +168,31 @@ def test_89_what_was_approved_runs_as_long_as_nothing_changed(ledger: Ledger, na
     approve(ledger)
     paying.invoke(Command(resume="go on"), "acme")
     assert paid == ["acme"]
+
+
+@tool
+def by_metadata(amount: int, config: RunnableConfig) -> str:
+    """Pays."""
+    paid.append(config["metadata"]["account"])
+    return "paid"
+
+
+@pytest.mark.parametrize(("before", "after"), [("acme", "mallory"), (1, True)])
+def test_89_metadata_is_bound_beside_a_name_of_configurable(ledger: Ledger, before: Any, after: Any) -> None:
+    paid.clear()
+    turns = [calls(("by_metadata", {"amount": 5}, "c1")), AIMessage(content="done")]
+    behind = [LedgerMiddleware(ledger, terms={"by_metadata": ASKS})]
+    graph: Any = create_agent(Scripted(responses=turns), [by_metadata], middleware=behind, checkpointer=InMemorySaver())
+
+    def invoke(given: Any, account: Any) -> Any:
+        configurable = {**THREAD["configurable"], "account": after}
+        return graph.invoke(given, {"configurable": configurable, "metadata": {"account": account}})
+
+    first = invoke({"messages": [("user", "pay")]}, before)
+    assert first["__interrupt__"][0].value["args"]["config"]["metadata"] == {"account": before}
+    approve(ledger)
+    second = invoke(Command(resume="go on"), after)
+    assert (paid, second["__interrupt__"][0].value["args"]["config"]) == ([], {"configurable": {"account": after}})
 
 
 def test_89_a_state_that_grew_turns_no_replay_into_another_call(ledger: Ledger) -> None:
@@ -318,6 +350,95 @@ async def test_89_pydantic_ai_dependencies_are_bound(ledger: Ledger, account: st
         assert (paid, second.output) == (["acme"], "done")
     else:
         assert (paid, second.output.metadata["c1"]["args"]["deps"]["account"]) == ([], "mallory")
+
+
+WAITS = {**ASKS, "wait": timedelta(seconds=60)}
+
+
+def by_openai(ledger: Ledger, given: Deps, args: dict[str, Any], words: dict[str, Any]) -> None:
+    async def charge(ctx: ToolContext[Any], arguments: str) -> str:
+        paid.append((json.loads(arguments), ctx.context and ctx.context.account))
+        return "charged"
+
+    schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+    tool = FunctionTool(
+        name="charge", description="", params_json_schema=schema, on_invoke_tool=charge, strict_json_schema=False
+    )
+    turns = [[function_call("charge", args, call_id="call_1x")], [assistant_message("done")]]
+    set_tracing_disabled(True)
+    with instrument(ledger, terms={"charge": words}), ledger.in_run("order-123"):
+        agent = OpenAIAgent(name="till", model=ScriptedModel(turns), tools=[tool])
+        asyncio.run(Runner.run(agent, "go", context=given))
+
+
+def by_pydantic(ledger: Ledger, given: Deps, args: dict[str, Any], words: dict[str, Any]) -> None:
+    def charge(ctx: RunContext[Deps], amount: int, **more: Any) -> str:
+        paid.append(({"amount": amount, **more}, ctx.deps and ctx.deps.account))
+        return "charged"
+
+    turns = iter([ToolCallPart("charge", args, "call_1x"), TextPart("done")])
+    model = FunctionModel(lambda messages, info: ModelResponse(parts=[next(turns)]))
+    behind = LedgerCapability(ledger, model_turns=False, terms={"charge": words})
+    agent = Agent(model, deps_type=Deps, tools=[charge], capabilities=[behind])
+    asyncio.run(agent.run("go", deps=given, conversation_id="order-123"))
+
+
+def by_langchain(ledger: Ledger, given: Deps, args: dict[str, Any], words: dict[str, Any]) -> None:
+    @tool
+    def charge(amount: int, runtime: ToolRuntime[Deps, Any]) -> str:
+        """Charge."""
+        paid.append(({"amount": amount}, runtime.context.account))
+        return "charged"
+
+    turns = [calls(("charge", args, "call_1x")), AIMessage(content="done")]
+    behind = LedgerMiddleware(ledger, model_turns=False, terms={"charge": words})
+    agent = create_agent(Scripted(responses=turns), [charge], middleware=[behind], context_schema=Deps)
+    agent.invoke({"messages": [("user", "go")]}, THREAD, context=given)
+
+
+@pytest.mark.parametrize("play", [by_openai, by_pydantic, by_langchain])
+@pytest.mark.parametrize("account", ["acme", "mallory"])
+def test_89_what_changes_while_the_call_waits_does_not_reach_the_tool(
+    ledger: Ledger, play: Callable[..., None], account: str
+) -> None:
+    paid.clear()
+    given = Deps("acme")
+
+    def decide() -> None:
+        while not (pending := ledger.approvals(status="pending")):
+            threading.Event().wait(0.01)
+        given.account = account
+        ledger.approve(pending[0], digest=pending[0].digest, by="ana")
+
+    with ThreadPoolExecutor(1) as threads, contextlib.suppress(NothingHappened):
+        decided = threads.submit(decide)
+        play(ledger, given, {"amount": 5}, WAITS)
+    decided.result()
+    (effect,) = ledger.effects(tool="charge")
+    if account == "acme":
+        assert (paid, effect.status) == ([({"amount": 5}, "acme")], "succeeded")
+    else:
+        assert (paid, effect.status) == ([], "ready")
+
+
+@pytest.mark.parametrize(("play", "name"), [(by_openai, "context"), (by_pydantic, "deps"), (by_langchain, "runtime")])
+@pytest.mark.parametrize("given", [Deps("acme"), None], ids=["supplied", "not"])
+def test_38_an_argument_named_like_what_is_supplied_is_shown_and_run_or_refused(
+    ledger: Ledger, play: Callable[..., None], name: str, given: Any
+) -> None:
+    if given is None and play is by_langchain:
+        pytest.skip("a runtime is always supplied")
+    paid.clear()
+    said = {"amount": 5, name: "mallory"}
+    play(ledger, given, said, {"side_effect": "payment"})
+    shown = [effect.args for effect in ledger.effects(tool="charge")]
+    if given is None:
+        assert (paid, shown) == ([(said, None)], [said])
+    elif play is by_langchain:  # the framework drops what the model says there
+        assert paid == [({"amount": 5}, "acme")]
+        assert shown[0]["runtime"]["context"]["account"] == "acme"
+    else:
+        assert (paid, shown) == ([], [])
 
 
 def test_values_are_shown_as_json_or_named_by_their_type() -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware, ToolRetryMiddleware
+from langchain.agents.middleware.tool_error import ToolErrorMiddleware
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt, ParentCommand
@@ -24,7 +25,7 @@ from indelible.errors import BadCall, StoreError
 from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.langgraph_values import kept, revived
 from indelible.stores.postgres.store import PostgresStore
-from tests.integrations.langchain_agents import HELLO, THREAD, Till, agent, calls, said
+from tests.integrations.langchain_agents import HELLO, THREAD, Scripted, Till, agent, calls, create_agent, said
 from tests.stores.postgres.disturbing import give_time
 from tests.waiting import PATIENCE
 
@@ -263,15 +264,65 @@ def test_a_tool_in_doubt_pauses_the_agent_until_a_person_has_settled_it(quick: L
 
     till = Till(lost)
     doubtful = agent(till, [LedgerMiddleware(quick)])
-    with pytest.raises(MayHaveHappened):
-        doubtful.invoke(HELLO, THREAD)
-    (asked,) = doubtful.invoke(None, THREAD)["__interrupt__"]
+    (asked,) = doubtful.invoke(HELLO, THREAD)["__interrupt__"]
     assert asked.value["type"] == "indelible.in_doubt"
     doubtful.invoke(Command(resume="it is fine, I promise"), THREAD)
     quick.settle(asked.value["effect"], Succeeded("charged, says the bank"), by="ana", evidence="statement 7")
     result = doubtful.invoke(Command(resume="go on"), THREAD)
     assert said(result)[0].content == "charged, says the bank"
     assert len(till.charged) == 1
+
+
+@pytest.mark.parametrize(
+    "outer", [ToolRetryMiddleware(max_retries=0), ToolErrorMiddleware(on_error=lambda *_: "again")]
+)
+def test_53_middleware_that_tells_of_errors_says_nothing_of_a_call_in_doubt(store_url: str, outer: Any) -> None:
+    def lost(order: str, amount: int) -> Any:
+        raise ConnectionError("the answer is lost")
+
+    till = Till(lost)
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        result = agent(till, [outer, LedgerMiddleware(ledger)]).invoke(HELLO, THREAD)
+        (effect,) = ledger.effects(tool="charge")
+    assert effect.status == "in_doubt"
+    assert (said(result), result["__interrupt__"][0].value["effect"]) == ([], effect.id)
+    assert len(till.charged) == 1
+
+
+class Reminds(AgentMiddleware[Any, Any, Any]):
+    """Adds a message before each question to the model."""
+
+    def before_model(self, state: Any, runtime: Any) -> dict[str, Any]:
+        return {"messages": [HumanMessage("keep it short")]}
+
+
+@pytest.mark.parametrize("how", ["summary", "reminder"])
+def test_54_a_history_that_other_middleware_changes_begins_no_new_turn(store_url: str, how: str) -> None:
+    sent: list[str] = []
+
+    @tool
+    def notify(to: str) -> str:
+        """Notify."""
+        sent.append(to)
+        return "sent"
+
+    said_again = [calls(("notify", {"to": "ana"}, f"call_{n}xy")) for n in range(6)]
+    summary = Scripted(responses=[AIMessage(content="so far")])
+    shortens = SummarizationMiddleware(model=summary, trigger=("messages", 4), keep=("messages", 2))
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        behind = LedgerMiddleware(ledger, model_turns=False, side_effect="notification")
+        graph: Any = create_agent(
+            Scripted(responses=[*said_again[:5], AIMessage(content="done"), said_again[5], AIMessage(content="done")]),
+            [notify],
+            middleware=[shortens if how == "summary" else Reminds(), behind],
+            checkpointer=InMemorySaver(),
+        )
+        graph.invoke({"messages": [HumanMessage("tell ana", id="m1")]}, THREAD)
+        assert (sent, [one.turn for one in ledger.effects(tool="notify")]) == (["ana"], ["m1"])
+        graph.invoke({"messages": [HumanMessage("tell ana again", id="m2")]}, THREAD)
+        assert sorted(str(one.turn) for one in ledger.effects(tool="notify")) == ["m1", "m2"]
 
 
 def test_a_tool_that_failed_stays_failed_and_the_model_is_told_of_it_on_the_second_look(quick: Ledger) -> None:

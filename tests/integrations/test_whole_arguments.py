@@ -226,6 +226,39 @@ def test_45_a_thread_in_a_subgraph_is_no_thread_with_both_names(store_url: str) 
         assert sorted(effect.run_id for effect in ledger.effects()) == ["a", "a|billing"]
 
 
+class Team(BaseModel):
+    """Arguments with sets inside."""
+
+    groups: list[set[int]]
+
+
+# Two equal sets that are iterated in different orders, as sets of texts are in different processes.
+SETS = ({"to": [0, 8], "team": {"groups": [[1], [0, 8]]}}, {"to": [8, 0], "team": {"groups": [[1], [8, 0]]}})
+
+
+@pytest.mark.parametrize("by", ["openai", "pydantic", "langchain"])
+async def test_38_a_set_is_recorded_in_one_order_so_its_call_is_made_once(ledger: AsyncLedger, by: str) -> None:
+    got: list[Any] = []
+
+    def pay(to: set[int], team: Team) -> str:
+        """Pays."""
+        got.append((to, team))
+        return "paid"
+
+    assert len({tuple({*said["to"]}) for said in SETS}) == 2
+    for said in SETS:
+        if by == "openai":
+            await by_openai(ledger, function_tool(pay, strict_mode=False), said, "call_1x")
+        elif by == "pydantic":
+            await by_pydantic_ai(ledger, pay, said)
+        else:
+            tool = StructuredTool.from_function(pay, name="pay", description="Pays.")
+            place: Any = {"configurable": {"thread_id": "t"}}
+            await graph(ledger, tool, said, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    assert got == [({0, 8}, Team(groups=[{1}, {0, 8}]))]
+    assert [effect.args for effect in await ledger.effects()] == [{"to": [0, 8], "team": {"groups": [[1], [0, 8]]}}]
+
+
 INSIDE = {
     "type": "object",
     "properties": {

@@ -52,6 +52,7 @@ from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
+    NameTaken,
     Spoken,
     Terms,
     hash_of,
@@ -140,7 +141,11 @@ class LedgerPlugin(WatchingPlugin):
             call_args = _bound(tool, args)
         except BadCall as wrong:
             return {"error": str(wrong)}
-        call, supplies = self._call(tool, call_args, context), partial(self._supplied, tool, context)
+        supplies = partial(self._supplied, tool, context)
+        try:
+            call = self._call(tool, call_args, context)
+        except NameTaken as wrong:
+            return {"error": str(wrong)}
         entry = _Entry(call, tool, context, run, self._terms.at_once(tool.name), args, supplies)
         return await entry.walk_async(self._ledger, entry.words)
 

@@ -30,7 +30,7 @@ from crewai.llms.base_llm import BaseLLM
 from crewai.tools import BaseTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
 from crewai.utilities.string_utils import sanitize_tool_name
-from pydantic import PrivateAttr, TypeAdapter
+from pydantic import PrivateAttr
 
 from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall, current_effect
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
@@ -38,6 +38,7 @@ from indelible.integrations.crewai_questions import QUESTION, People
 from indelible.integrations.crewai_turns import recording
 from indelible.integrations.entries import Entry, doubt_of
 from indelible.integrations.model_turns import MODEL_INVOKED
+from indelible.integrations.models import json_of
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json
 from indelible.integrations.telling import heard_of, with_note
@@ -55,7 +56,6 @@ from indelible.integrations.terms import (
 from indelible.tool import is_tool_name
 
 CallId = Callable[[str, Mapping[str, Any]], str]
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
 class Stop(ToolFailure):
@@ -270,7 +270,7 @@ def _taken(tool: BaseTool, words: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _recorded(taken: Mapping[str, Any]) -> dict[str, Any]:
-    args: dict[str, Any] = _ANYTHING.dump_python(dict(taken), mode="json")
+    args: dict[str, Any] = json_of(dict(taken))
     return args
 
 

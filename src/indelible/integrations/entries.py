@@ -89,14 +89,17 @@ class Entry:
         Args:
             effect: The effect whose tool is entered.
             others: Names under which something may have been supplied when the call was recorded.
-            supplies: Reads what the framework supplies now: a person may have taken their time. Default: what it
-                supplied when the call was made.
+            supplies: Reads what the framework supplies now: a person may have taken their time, or another tool may
+                have changed it. Call this right before the tool. Default: what it supplied when the call was made.
         """
-        supplied = {*self.call.injected, *others}
-        now = self.call.args if supplies is None else supplies()
-        names = sorted(name for name in supplied if not is_same(effect.args.get(name), now.get(name)))
+        now, names = dict(self.call.args), {*self.call.injected, *others}
+        if supplies is not None:
+            supplied = supplies()
+            now = {name: value for name, value in now.items() if name not in self.call.injected} | dict(supplied)
+            names |= supplied.keys()
+        names = {name for name in names if not is_same(effect.args.get(name), now.get(name))}
         if names:
-            raise NothingHappened(f"{', '.join(names)} changed since it was recorded; call again, or deny it")
+            raise NothingHappened(f"{', '.join(sorted(names))} changed since it was recorded; call again, or deny it")
 
     def read_alike(
         self,

@@ -10,19 +10,34 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
-from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect
-from indelible.integrations.langgraph import DecidedBy, RunOf, ToolGate, ledger_tool_node, note_provider_tools
+from indelible.integrations.langgraph import (
+    DecidedBy,
+    RunOf,
+    ToolGate,
+    ledger_tool_node,
+    note_provider_tools,
+    turn_in,
+)
+from indelible.integrations.langgraph_injected import TURN_FIELD
 from indelible.integrations.langgraph_values import kept, revived
 from indelible.integrations.terms import TURN, ModelTurn, OnError
 from indelible.integrations.ways import Watch
 
 __all__ = ["LedgerMiddleware", "ledger_tool_node"]
+
+
+class _State(AgentState[Any]):
+    """The agent's state, with the turn that its tool calls belong to; see `TURN_FIELD`."""
+
+    indelible_turn: NotRequired[Annotated[str | None, PrivateStateAttr]]
 
 
 class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
@@ -33,6 +48,8 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
     agent's question counts as the vote of whom that names. `on_error` "tell" lets the model hear of a tool that raised.
     `strict` refuses tools that the model's provider runs, unless `allow` names them, for example `web_search`.
     """
+
+    state_schema = _State
 
     def __init__(
         self,
@@ -52,6 +69,14 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
         self._ledger = ledger
         self._gate = ToolGate(ledger, terms=terms, run=run, decided_by=decided_by, on_error=on_error, **usual)
         self._keeps_turns = model_turns
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        """Name the turn by the user's message that began it: other middleware may shorten or extend the history."""
+        return {TURN_FIELD: turn_in(state, "messages") or state.get(TURN_FIELD)}
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
+        """Do the same in an event loop."""
+        return self.before_agent(state, runtime)
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""

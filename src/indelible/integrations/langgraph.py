@@ -34,7 +34,7 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.entries import Entry, paused_by
-from indelible.integrations.langgraph_injected import given_by_caller, injected_in, live_in
+from indelible.integrations.langgraph_injected import TURN_FIELD, given_by_caller, injected_in, live_in
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.models import read_by
@@ -177,18 +177,23 @@ class ToolGate:
         run_id = self.run_of(config)
         inside = subgraph_of(config)
         counts = self._terms.counts(call["name"])
+        injected = self.injected_in(request)
         return Named(
             tool=call["name"],
-            args=args,
-            turn=_turn(request.state, self._messages_key),
+            args={name: value for name, value in args.items() if name not in injected},  # the graph supplies those
+            turn=_kept_turn(request.state) or turn_in(request.state, self._messages_key),
             run_id=run_id,
             conversation=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
             call_id=call["id"],
             schema="" if request.tool is None else self._schema_of(request.tool),
-            injected=injected_in(request, self._terms.unbound(call["name"])),
+            injected=injected,
             ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
             reads=partial(_validated, request),
         )
+
+    def injected_in(self, request: ToolCallRequest) -> dict[str, Any]:
+        """Return what the graph gives the tool beside the model's arguments now, as it is recorded."""
+        return injected_in(request, self._terms.unbound(request.tool_call["name"]))
 
     def _schema_of(self, tool: BaseTool) -> str:
         """Gives the hash of what a reviewer of a tool relies on, computed once as long as the tool is the same."""
@@ -214,11 +219,12 @@ class ToolGate:
                 if vote is None:
                     raise entry.task.pause(refusal.approval.id, _question(refusal, entry))
                 return vote
-            case _ if is_raised:
-                raise error
             case EffectInDoubt():  # whatever is answered: the ledger knows whether it was settled
                 question = _doubt(refusal, entry)
-                raise entry.task.pause(str(question["effect"]), question)
+                # A pause, also if the tool raised: middleware around this one tells models of errors to try again.
+                raise entry.task.pause(str(question["effect"]), question) from error
+            case _ if is_raised:
+                raise error
             case EffectFailed() if isinstance(error, ToolError):
                 return error.said
             case _ if isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
@@ -314,9 +320,19 @@ def _messages(state: Any, key: str) -> Sequence[Any]:
     return (getattr(state, key, None) if messages is None else messages) or ()
 
 
-def _turn(state: Any, key: str) -> str | None:
-    """Return the id of the user's last message, or its number where messages have no ids; None without any."""
-    asked = [message for message in _messages(state, key) if isinstance(message, HumanMessage)]
+def _kept_turn(state: Any) -> str | None:
+    """Return the turn as the middleware named it when the agent began; None in other graphs."""
+    found: str | None = state.get(TURN_FIELD) if isinstance(state, Mapping) else getattr(state, TURN_FIELD, None)
+    return found
+
+
+def turn_in(state: Any, key: str) -> str | None:
+    """Return the id of the user's last message, or its number where messages have no ids; None without any.
+
+    A summary that LangChain made of the history is no message of the user's.
+    """
+    messages = [one for one in _messages(state, key) if isinstance(one, HumanMessage)]
+    asked = [one for one in messages if "lc_source" not in one.additional_kwargs]
     return (asked[-1].id or f"message {len(asked)}") if asked else None
 
 
@@ -393,7 +409,7 @@ class _Entry(Entry):
         Raises:
             NothingHappened: The framework would inject something else than what is recorded.
         """
-        self.check_injected(effect)
+        self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
         args = {name: value for name, value in effect.args.items() if name not in self._supplied}
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 

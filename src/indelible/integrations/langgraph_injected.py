@@ -17,6 +17,8 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, _get_all_injected_args
 
 from indelible.integrations.injected import recorded
 
+TURN_FIELD = "indelible_turn"
+"""The field of an agent's state that keeps the id of the user's message which began the turn."""
 _MESSAGES = (BaseMessage,)
 # What the graph and its server put there for themselves; it changes from one invocation to the next.
 _ITS_OWN = ("__", "langgraph_", "checkpoint", "x-", "lc_", "ls_")
@@ -93,9 +95,14 @@ def _runtime(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]
 def _config(config: RunnableConfig) -> dict[str, Any]:
     """Return what of a config is the program's: not what the graph and its server put there for themselves."""
     configurable: Mapping[str, Any] = config.get("configurable") or {}
-    # LangChain copies plain keys of `configurable` into the metadata.
-    metadata = {name: value for name, value in _own(config.get("metadata")).items() if name not in configurable}
+    found = _own(config.get("metadata")).items()
+    metadata = {name: value for name, value in found if not _is_copied(value, configurable.get(name))}
     return {"configurable": _own(configurable), **({"metadata": metadata} if metadata else {})}
+
+
+def _is_copied(value: Any, original: Any) -> bool:
+    """Say whether a value of the metadata is a plain one of `configurable`, as LangChain copies them."""
+    return isinstance(value, str | int | float) and type(value) is type(original) and bool(value == original)
 
 
 def _own(found: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -112,6 +119,9 @@ def _configs_of(tool: BaseTool) -> list[str]:
 
 
 def _state(state: Any) -> Any:
+    """Return the state as the program knows it."""
+    if isinstance(state, Mapping):
+        return {name: value for name, value in state.items() if name != TURN_FIELD}
     return {"messages": state} if isinstance(state, list) else state
 
 

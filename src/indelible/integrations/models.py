@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 from indelible.errors import BadCall, NotRecordable
-from indelible.tool import bound, encode, left_out
+from indelible.tool import bound, encode, left_out, sort_sets
 
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
@@ -36,6 +36,7 @@ def read_by(model: type[BaseModel], args: Mapping[str, Any], tool: str, reads: R
     validated = reads(args)
     dumped: dict[str, Any] = validated.model_dump(mode="json", by_alias=True)
     if _hidden(validated, dumped) is None and _is_read_again(validated, dumped, reads):
+        sort_sets(validated, dumped)
         return dumped
     said = bound(model.model_json_schema(), args, tool)
     hidden = _hidden(validated, said)
@@ -54,7 +55,15 @@ def shown_of(value: Any, at: str = "args") -> Any:
     hidden = left_out(value, shown, at, _is_shown)
     if hidden is not None:
         raise _not_shown(hidden)
+    sort_sets(value, shown)
     return shown
+
+
+def json_of(value: Any) -> Any:
+    """Return the JSON of a value, the same in every process: its sets are lists in one order."""
+    dumped = _ANYTHING.dump_python(value, mode="json")
+    sort_sets(value, dumped)
+    return dumped
 
 
 def _hidden(validated: BaseModel, shown: Mapping[str, Any]) -> str | None:

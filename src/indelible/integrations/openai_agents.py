@@ -179,7 +179,8 @@ class LedgerTools:
         words = self._terms.at_once(at.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
-        return await _Entry(tool, context, call, at.beside).walk_async(self._ledger, words)
+        entry = _Entry(tool, context, call, functools.partial(self._supplied, at, context), at.beside)
+        return await entry.walk_async(self._ledger, words)
 
     def _call(
         self,
@@ -191,10 +192,9 @@ class LedgerTools:
     ) -> ToolCall:
         name, model = at.name, at.model
         self._terms.extend(at.behind.name, name)
-        supplied = {} if context.context is None else {at.beside: context.context}
         named = Named(
             tool=name,
-            injected=recorded(supplied, self._terms.unbound(name)),
+            injected=self._supplied(at, context),
             args=arguments if model is None else _read(model, arguments, name),
             run_id=self._run_of(context),
             call_id=call_id,
@@ -204,6 +204,11 @@ class LedgerTools:
             reads=None if model is None else functools.partial(_read, model, tool=name),
         )
         return self._terms.call(named)
+
+    def _supplied(self, at: _Entrance, context: RunContextWrapper[Any]) -> dict[str, Any]:
+        """Return what the run gives the tool beside the model's arguments now, as it is recorded."""
+        supplied = {} if context.context is None else {at.beside: context.context}
+        return recorded(supplied, self._terms.unbound(at.name))
 
     def _turn_of(self, context: RunContextWrapper[Any]) -> str | None:
         if self._turn is not None:
@@ -438,8 +443,16 @@ class _Entrance:
 class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, tool: FunctionTool, context: ToolContext[Any], call: ToolCall, beside: str) -> None:
+    def __init__(
+        self,
+        tool: FunctionTool,
+        context: ToolContext[Any],
+        call: ToolCall,
+        supplies: Callable[[], dict[str, Any]],
+        beside: str,
+    ) -> None:
         super().__init__(call, context.tool_call_id)
+        self._supplies = supplies
         self._beside = beside
         self._tool = tool
         self._context = context
@@ -447,8 +460,9 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        self.check_injected(effect, self._beside)
-        args = {name: value for name, value in effect.args.items() if name != self._beside}
+        self.check_injected(effect, self._beside, supplies=self._supplies)
+        supplied = self._supplies()
+        args = {name: value for name, value in effect.args.items() if name not in supplied}
         with self.running(effect), self._saying(effect, json.dumps(args)) as said:
             output = await self._tool.on_invoke_tool(self._context, said)
         self._live.append(output)

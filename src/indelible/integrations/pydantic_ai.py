@@ -20,6 +20,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -51,6 +52,7 @@ from indelible.integrations.terms import (
     TURN,
     ModelTurn,
     Named,
+    NameTaken,
     Spoken,
     Terms,
     hash_of,
@@ -62,6 +64,7 @@ from indelible.integrations.terms import (
 from indelible.integrations.ways import Watch
 
 RunOf = Callable[[RunContext[Any]], str]
+Supplies = Callable[[], dict[str, Any]]
 _NAME = "Pydantic AI"
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
@@ -111,24 +114,36 @@ class LedgerCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
     ) -> Any:
         """Run a tool call, replay it, pause the agent, or tell the model why not."""
-        asked = self._call(ctx, call, tool_def, shown_of(args))
-        entry = _Entry(args, handler, asked, _Asking(self._ledger, ctx, tool_def), self._terms.at_once(asked.tool))
+        supplies = partial(self._supplied, ctx, tool_def, tool_def.parameters_json_schema)
+        try:
+            asked = self._call(ctx, call, tool_def, shown_of(args), supplies())
+        except NameTaken as wrong:
+            return f"{call.tool_name} was not called: {wrong}"
+        asking = _Asking(self._ledger, ctx, tool_def)
+        entry = _Entry(args, handler, asked, supplies, asking, self._terms.at_once(asked.tool))
         try:
             return await entry.walk_async(self._ledger, entry.words)
         except ApprovalRequired:
             await entry.note_pause()
             raise
 
-    def _call(
-        self, ctx: RunContext[Any], call: ToolCallPart, tool: ToolDefinition, args: Mapping[str, Any]
-    ) -> ToolCall:
+    def _supplied(self, ctx: RunContext[Any], tool: ToolDefinition, parameters: Any) -> dict[str, Any]:
+        """Return what the agent gives a tool beside its parameters now, as it is recorded."""
         beside = {"deps": ctx.deps, "metadata": ctx.tool_call_metadata if tool.kind == "unapproved" else None}
-        supplied = {
-            name_beside(tool.parameters_json_schema, name): value for name, value in beside.items() if value is not None
-        }
+        supplied = {name_beside(parameters, name): value for name, value in beside.items() if value is not None}
+        return recorded(supplied, self._terms.unbound(tool.name), (ModelRequest, ModelResponse))
+
+    def _call(
+        self,
+        ctx: RunContext[Any],
+        call: ToolCallPart,
+        tool: ToolDefinition,
+        args: Mapping[str, Any],
+        supplied: Mapping[str, Any],
+    ) -> ToolCall:
         named = Named(
             tool=call.tool_name,
-            injected=recorded(supplied, self._terms.unbound(call.tool_name), (ModelRequest, ModelResponse)),
+            injected=supplied,
             args=args,
             run_id=self.run_of(ctx),
             call_id=call.tool_call_id,
@@ -162,8 +177,10 @@ class LedgerCapability(AbstractCapability[Any]):
         part = output_context.tool_call
         tool = output_context.tool_def or ToolDefinition(name=name)
         call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})
-        asked = self._call(ctx, call, tool, said if isinstance(said, dict) else {"output": said})
-        return await _Output(asked, output, handler).walk_async(self._ledger, self._terms.at_once(name))
+        args = said if isinstance(said, dict) else {"output": said}
+        supplies = partial(self._supplied, ctx, replace(tool, name=name), {"properties": args})
+        asked = self._call(ctx, call, tool, args, supplies())
+        return await _Output(asked, output, handler, supplies).walk_async(self._ledger, self._terms.at_once(name))
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
@@ -253,8 +270,11 @@ class _Asking:
 class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
-    def __init__(self, validated: Any, handler: Any, call: ToolCall, asking: _Asking, words: dict[str, Any]) -> None:
+    def __init__(
+        self, validated: Any, handler: Any, call: ToolCall, supplies: Supplies, asking: _Asking, words: dict[str, Any]
+    ) -> None:
         super().__init__(call, asking.call_id)
+        self._supplies = supplies
         self.words = words
         self._validated = validated
         self._handler = handler
@@ -265,10 +285,10 @@ class _Entry(Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
-        _check_validated(self, effect)
         with self.running(effect):
             try:
                 async with self._asking.handed_on(effect.effect):
+                    _check_validated(self, effect, self._supplies)
                     result = await self._handler(self._validated)
             except _DEFERRED as deferred:  # the tool itself asks for a person or for a result
                 self._deferred = deferred
@@ -329,15 +349,16 @@ class _Entry(Entry):
 class _Output(Entry):
     """The function that makes an agent's output: what it returned stays at hand."""
 
-    def __init__(self, call: ToolCall, output: Any, handler: Any) -> None:
+    def __init__(self, call: ToolCall, output: Any, handler: Any, supplies: Supplies) -> None:
         super().__init__(call)
+        self._supplies = supplies
         self._output = output
         self._handler = handler
         self._live: list[Any] = []
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Call it with what is recorded, which is what the agent validated."""
-        _check_validated(self, effect)
+        _check_validated(self, effect, self._supplies)
         with self.running(effect):
             try:
                 self._live.append(await self._handler(self._output))
@@ -355,9 +376,9 @@ class _Output(Entry):
         raise refusal if is_asked_again else error
 
 
-def _check_validated(entry: Entry, effect: RunningEffect) -> None:
-    """Raise `NothingHappened` if other arguments are recorded than those that the agent validated."""
-    entry.check_injected(effect)
+def _check_validated(entry: Entry, effect: RunningEffect, supplies: Supplies) -> None:
+    """Raise `NothingHappened` if other arguments are recorded than those that the agent validated and supplies now."""
+    entry.check_injected(effect, supplies=supplies)
     if not is_same(effect.args, entry.call.args):
         raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
 

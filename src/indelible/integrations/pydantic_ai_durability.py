@@ -37,6 +37,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
+from indelible.integrations.models import json_of
 from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting, note_unguarded
 from indelible.integrations.terms import MODEL_TURN, TURN, ModelTurn, Terms
 from indelible.integrations.ways import Watch
@@ -47,7 +48,6 @@ Wire = TypeVar("Wire")
 Result = TypeVar("Result")
 # An id that is made up by chance could never be found again.
 _UNNAMED = "indelible:unnamed"
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _PROMPT: TypeAdapter[UserPromptPart] = TypeAdapter(UserPromptPart)
 
 
@@ -281,9 +281,9 @@ class _Bound(BoundDurableOperation[Params, Wire, Result]):
             case ModelCompactMessagesParams(request_context=request, run_context=ctx):
                 unit = _Unit(MODEL_TURN, {"compacts": _question_in(request.messages)}, body)
             case CapabilityOperationParams(arguments=arguments, run_context=ctx):
-                unit = _Unit(self._name(), {"arguments": _ANYTHING.dump_python(arguments, mode="json")}, body)
+                unit = _Unit(self._name(), {"arguments": json_of(arguments)}, body)
             case WorkspaceCallParams(call=call, run_context=ctx):
-                unit = _Unit(self._name(), {"call": _ANYTHING.dump_python(call, mode="json")}, body)
+                unit = _Unit(self._name(), {"call": json_of(call)}, body)
             case _:  # tools have their own gate; to look, to check and to show does nothing outside
                 return self._operation.result_codec.load(await body())
         return self._operation.result_codec.load(await self._durability.recorded(ctx, unit))

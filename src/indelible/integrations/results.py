@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel
 
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+from indelible.integrations.models import json_of
 
 
 class ToolError(Exception):
@@ -36,7 +36,7 @@ def text_in(recorded: Any) -> str:
 def as_json(value: Any) -> Any:
     """Gives what a tool gave as JSON; what JSON cannot say, a framework would have told the model as a text as well."""
     try:
-        return _ANYTHING.dump_python(value, mode="json")
+        return json_of(value)
     except ValueError:
         return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
 

@@ -53,6 +53,7 @@ from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
     Named,
+    NameTaken,
     Spoken,
     Terms,
     hash_of,
@@ -168,7 +169,7 @@ class LedgerPlugin(Plugin):
         try:
             words = self._terms.at_once(context.tool_use["name"])
             entry = _Entry(context, next_fn, self._call(context), words, partial(self._supplied, context))
-        except _Misfit as wrong:
+        except (_Misfit, NameTaken) as wrong:
             yield _result(context, "error", [{"text": str(wrong)}], wrong)
             return
         except IndelibleError as refusal:

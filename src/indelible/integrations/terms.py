@@ -54,6 +54,10 @@ MOST_IN_PAUSE = 1_000_000
 """The number of characters of arguments that the pause of a framework carries."""
 
 
+class NameTaken(BadCall):
+    """The model says an argument of a name under which the framework supplies something: only one could be shown."""
+
+
 class Spoken(NamedTuple):
     """Is one call as it stands in a conversation."""
 
@@ -209,11 +213,16 @@ class Terms:
         """Return the call that the ledger is to run.
 
         Raises:
+            NameTaken: The arguments have a name that the framework supplies.
             BadCall: The arguments do not fit the tool, or lack what its terms name.
         """
         check_tool_name(named.tool)
         words = self._of(named.tool)
-        args = {**named.bound(named.args), **named.injected}
+        said = named.bound(named.args)
+        taken = said.keys() & named.injected.keys()
+        if taken:
+            raise NameTaken(f"{named.tool}: {', '.join(sorted(taken))} is supplied by the program; leave it out")
+        args = {**said, **named.injected}
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
         if identity.get("dedupe") == OCCURRENCE:
             identity |= {"scope": named.conversation or named.scope, **identity, **_counted(named)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
 
 from indelible.core.values.canonical import encode
-from indelible.core.values.left_out import left_out
+from indelible.core.values.left_out import left_out, sort_sets
 from indelible.errors import NotRecordable
 
 
@@ -69,3 +70,27 @@ def test_38_a_model_is_an_argument_only_with_all_of_its_fields() -> None:
     assert refused.value.path == "args.order"
     assert "Around.lines.0.amount" in refused.value.why
     assert encode({"order": Item()}, is_whole=True) == encode({"order": {"id": "1", "amount": 5}})
+
+
+class Sets(BaseModel):
+    one: set[int] = Field(default=set(), alias="first")
+    no: set[int] = Field(default=set(), exclude=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown", "sorted_"),
+    [
+        ({1, 2}, [2, 1], [1, 2]),
+        (frozenset({1, 2}), {2, 1}, {1, 2}),
+        ([2, 1], [2, 1], [2, 1]),
+        (5, 5, 5),
+        (Sets(first={1, 2}), {"first": [2, 1]}, {"first": [1, 2]}),
+        (RootModel[set[int]]({1, 2}), [2, 1], [1, 2]),
+        (Line({"a": deque([{1, 2}])}), {"item": {"a": [[2, 1]]}}, {"item": {"a": [[1, 2]]}}),
+        # Inner sets first: by them the outer one is sorted. A set is dumped in the order in which it is iterated.
+        (dict.fromkeys("a", frozenset({frozenset({1, 2})})), {"a": [[2, 1]]}, {"a": [[1, 2]]}),
+    ],
+)
+def test_38_what_stands_for_a_set_has_one_order(value: Any, shown: Any, sorted_: Any) -> None:
+    sort_sets(value, shown)
+    assert shown == sorted_

@@ -6,6 +6,8 @@ What is judged, shown and keyed is the dump of an argument. A field that is miss
 from __future__ import annotations
 
 import dataclasses
+import json
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -32,6 +34,22 @@ def left_out(value: Any, shown: Any, at: str, is_same: Callable[[Any, Any], bool
     return next((place for place in places if place is not None), None)
 
 
+def sort_sets(value: Any, shown: Any) -> None:
+    """Sort the lists of a dump that stand for sets. The order of a set is another one in each process.
+
+    Args:
+        value: The value that was dumped.
+        shown: Its dump in JSON, in the order in which its sets are iterated. It is changed.
+    """
+    if getattr(type(value), "__pydantic_root_model__", False) is True:
+        sort_sets(value.root, shown)
+        return
+    for _, item, one in _parts(value, shown) or ():
+        sort_sets(item, one)
+    if isinstance(value, set | frozenset) and isinstance(shown, list):
+        shown.sort(key=lambda one: json.dumps(one, sort_keys=True))
+
+
 def _parts(value: Any, shown: Any) -> Iterable[tuple[object, Any, Any]] | None:
     """Return what a value consists of, each with what the dump says of it; None for a value without parts."""
     kind: Any = type(value)
@@ -46,7 +64,7 @@ def _parts(value: Any, shown: Any) -> Iterable[tuple[object, Any, Any]] | None:
         is_whole = isinstance(shown, Mapping) and len(shown) == len(value)
         items = shown.values() if is_whole else [_NOTHING] * len(value)
         return [(name, item, one) for (name, item), one in zip(value.items(), items, strict=True)]
-    if isinstance(value, list | tuple) or (isinstance(value, set | frozenset) and isinstance(shown, list)):
+    if isinstance(value, list | tuple | deque) or (isinstance(value, set | frozenset) and isinstance(shown, list)):
         is_whole = isinstance(shown, list | tuple) and len(shown) == len(value)
         items = shown if is_whole else [_NOTHING] * len(value)
         return [(number, item, one) for number, (item, one) in enumerate(zip(value, items, strict=True))]
