@@ -230,3 +230,21 @@ def without_slack_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(name, *rest, **words)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
+
+
+@pytest.mark.parametrize("raised", [ValueError, SystemExit, KeyboardInterrupt])
+def test_74_a_hook_that_asks_to_exit_is_tried_again_and_ends_no_sender(
+    store_url: str, raised: type[BaseException]
+) -> None:
+    told: list[int] = []
+
+    def hook(approval: Any, effect: Any) -> None:
+        told.append(effect.args["i"])
+        if told == [0]:
+            raise raised("the chat library gave up")
+
+    migrate(store_url)
+    with Ledger.open(store_url, on_approval_required=hook, seal=False) as ledger:
+        for number in range(2):
+            ledger.begin(ToolCall(run_id="r", tool="wire", args={"i": number}), approval="required")
+        eventually(lambda: set(told) == {0, 1} and told.count(0) == 2)

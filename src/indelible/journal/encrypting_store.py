@@ -97,9 +97,9 @@ class EncryptingStore:
             command = replace(command, can_read=self._can_read(command.ref))
         key = self._key_for(command)
         ready = command if key is None else encrypted_command(command, key)
-        if isinstance(ready, Open) and isinstance(command, Open) and command.edit is not None and command.edit.is_exact:
-            read = self._as_recorded(command.ref, command.edit.args_json)
-            return replace(ready, edit=replace(command.edit, args_json=read))
+        edit = command.edit if isinstance(command, Open) else None
+        if isinstance(ready, Open) and edit is not None and edit.is_exact:
+            return replace(ready, edit=replace(edit, args_json=self._as_recorded(command.ref, edit.args_json)))
         return ready
 
     def _as_recorded(self, ref: Ref, args_json: bytes) -> bytes:

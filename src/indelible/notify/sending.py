@@ -123,8 +123,10 @@ class Sender:
         def body() -> None:
             try:
                 outcome.set_result(self._channel.send(message))
-            except BaseException as error:
+            except Exception as error:
                 outcome.set_exception(error)
+            except BaseException as error:  # it ends no thread of ours, or nobody is told any more
+                outcome.set_exception(NotSent(f"{type(error).__name__} {where(error)}"))
 
         thread = threading.Thread(target=body, name=f"indelible-{self._channel.name}", daemon=True)
         thread.start()
