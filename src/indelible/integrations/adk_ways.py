@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
@@ -19,8 +19,8 @@ from google.adk.workflow._join_node import JoinNode
 from google.adk.workflow._parallel_worker import _ParallelWorker
 from google.adk.workflow._tool_node import _ToolNode
 from google.adk.workflow._workflow import Workflow
-from google.genai import types
 
+from indelible.integrations.hosted import hosted_in
 from indelible.integrations.ways import Watch
 
 FRAMEWORK = "Google ADK"
@@ -55,14 +55,7 @@ def note_node(watch: Watch, node: BaseNode) -> None:
 
 def note_request(watch: Watch, request: LlmRequest) -> None:
     """Note the tools of a model's request that run at its provider."""
-    names: list[str] = []
-    for tool in request.config.tools or ():
-        if isinstance(tool, types.Tool):
-            said = tool.model_dump(exclude_none=True, exclude={"function_declarations"})
-            names += said
-        elif not isinstance(tool, Callable):  # type: ignore[arg-type]
-            names.append(type(tool).__name__)
-    watch.note(FRAMEWORK, "hosted tools", names)
+    watch.note(FRAMEWORK, "hosted tools", hosted_in(request.config))
 
 
 def _found_in(node: Any, done: list[BaseNode]) -> Iterator[tuple[str, str]]:

@@ -248,7 +248,7 @@ def instrument(
             if ledger is None or ledger.blocking.__dict__ is _active.ledger.blocking.__dict__:
                 return _active
             raise BadCall(f"the ledger at {_active.ledger.address} is put around already; call its undo() first")
-        watch = Watch(strict, tuple(allow))
+        watch = Watch(strict, tuple(allow), [known.package for known in FRAMEWORKS])
         around = Around(Ledger.open(create=False) if ledger is None else ledger, terms, usual, watch)
         undos: list[Undo] = []
         found = installed()

@@ -42,6 +42,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
@@ -196,19 +197,21 @@ class LedgerCapability(AbstractCapability[Any]):
             passage.raised = error
         raise error
 
-    def _note_unguarded(self, ctx: RunContext[Any], request: Any) -> None:
-        """Note what runs without the ledger: at the model's provider, at the caller's, or as a judge of the output."""
-        asked, settings = request.model_request_parameters, request.model_settings or {}
+    def note_request(self, asked: ModelRequestParameters, settings: Mapping[str, Any] | None) -> None:
+        """Note what a model is asked with and runs without the ledger: at its provider, or at the caller's."""
         self._watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
         self._watch.note(_NAME, "native tools", hosted_in(settings))
         external = [tool.name for tool in asked.function_tools if tool.kind == "external"]
         self._watch.note(_NAME, "external tools", external)
+
+    def _note_judges(self, ctx: RunContext[Any]) -> None:
         judges = getattr(ctx.agent, "_output_validators", None) or ()
         self._watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
-        self._note_unguarded(ctx, request_context)
+        self.note_request(request_context.model_request_parameters, request_context.model_settings)
+        self._note_judges(ctx)
         if not self._keeps_turns:
             response: ModelResponse = await handler(request_context)
             return response

@@ -18,6 +18,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -32,7 +33,7 @@ from strands.hooks import (
     HookOrder,
 )
 from strands.interrupt import InterruptException
-from strands.middleware import ExecuteToolContext, ExecuteToolStage
+from strands.middleware import ExecuteToolContext, ExecuteToolStage, InvokeModelStage
 from strands.plugins import Plugin
 from strands.tools.decorator import DecoratedFunctionTool
 from strands.tools.mcp import MCPAgentTool
@@ -48,7 +49,7 @@ from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json, text_in
-from indelible.integrations.strands_ways import note_agent
+from indelible.integrations.strands_ways import note_agent, note_model
 from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
@@ -114,7 +115,7 @@ class LedgerPlugin(Plugin):
         """Stand before the tools of an agent that was made already, unless a plugin of ours does."""
         stages = agent._middleware_registry._handlers.get(ExecuteToolStage, ())
         if not any(isinstance(getattr(one.handler, "__self__", None), LedgerPlugin) for one in stages):
-            agent.add_middleware(ExecuteToolStage, self.gate)
+            self._stand_before(agent)
             self._hear(agent)
 
     def _hear(self, agent: Agent) -> None:
@@ -134,7 +135,18 @@ class LedgerPlugin(Plugin):
         ]
 
     def _stand_innermost(self, event: AgentInitializedEvent) -> None:
-        event.agent.add_middleware(ExecuteToolStage, self.gate)
+        self._stand_before(event.agent)
+
+    def _stand_before(self, agent: Agent) -> None:
+        agent.add_middleware(ExecuteToolStage, self.gate)
+        agent.add_middleware(InvokeModelStage, self._look_at_model)
+
+    async def _look_at_model(self, context: Any, next_fn: Any) -> AsyncGenerator[Any, None]:
+        """Note what the provider of the model runs that is asked in the end: a router may have chosen it."""
+        note_model(self._watch, context.model)
+        async with aclosing(next_fn(context)) as events:
+            async for event in events:
+                yield event
 
     def _stop(self, event: AfterToolsEvent) -> None:
         """Stops the agent when the ledger refused to go on: by itself, the SDK would tell the model, and go on."""

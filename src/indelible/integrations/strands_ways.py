@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from strands import Agent
 from strands.middleware._registry import MiddlewareRegistry
+from strands.models.routing import ModelRouter
 from strands.multiagent.graph import Graph
 from strands.multiagent.swarm import Swarm
 
+from indelible.integrations.hosted import hosted_in
 from indelible.integrations.ways import Watch
 
 FRAMEWORK = "Strands"
-_NESTED = ("params", "additional_request_fields", "additional_args")
-_HOSTED = ("tools", "anthropic_tools", "gemini_tools", "mcp_servers", "web_search_options")
 _OURS = ("strands.", "indelible.")
 
 
@@ -27,34 +27,19 @@ def note_agent(watch: Watch, agent: Any, model: Any) -> None:
         agent: The agent.
         model: The model that is about to be asked.
     """
-    watch.note(FRAMEWORK, "hosted tools", _hosted_by(model))
+    note_model(watch, model)
     watch.note(FRAMEWORK, "hooks, middleware and executors", _code_of(agent))
+
+
+def note_model(watch: Watch, model: Any) -> None:
+    """Note the tools that a model's provider runs."""
+    watch.note(FRAMEWORK, "hosted tools", hosted_in(model.get_config()))
 
 
 def note_graph(watch: Watch, graph: Graph) -> None:
     """Note the nodes of a graph that are no agents, graphs or swarms of the SDK."""
     others = [one.node_id for one in graph.nodes.values() if not isinstance(one.executor, (Agent, Graph, Swarm))]
     watch.note(FRAMEWORK, "custom and remote nodes of graphs", others)
-
-
-def _hosted_by(model: Any) -> Iterator[str]:
-    said = model.get_config()
-    config: Mapping[str, Any] = said if isinstance(said, Mapping) else {}
-    for part in [config, *(config.get(name) for name in _NESTED)]:
-        for key in _HOSTED if isinstance(part, Mapping) else ():
-            found = (part or {}).get(key) or ()
-            for tool in found if isinstance(found, list | tuple) else [key]:
-                yield from _names_of(tool)
-
-
-def _names_of(tool: Any) -> Iterator[str]:
-    """Yield the names of what one entry of a model's configuration stands for."""
-    if isinstance(tool, Mapping):
-        yield str(tool.get("name") or tool.get("type") or tool.get("server_label") or next(iter(tool), "tool"))
-    elif hasattr(tool, "model_dump"):
-        yield from tool.model_dump(exclude_none=True)
-    else:
-        yield str(tool)
 
 
 def _code_of(agent: Any) -> Iterator[str]:
@@ -65,9 +50,19 @@ def _code_of(agent: Any) -> Iterator[str]:
     for code in (*hooks, *middleware, type(agent.tool_executor)):
         if not str(getattr(code, "__module__", "")).startswith(_OURS):
             yield str(getattr(code, "__name__", type(code).__name__))
+    yield from _strategies_of(agent._model_router)
     for handler in agent._intervention_registry.handlers:
         if not type(handler).__module__.startswith(_OURS):
             yield str(handler.name)
+
+
+def _strategies_of(router: Any) -> Iterator[str]:
+    """Yield the strategies of your own by which a router, and those inside of it, choose models."""
+    if isinstance(router, ModelRouter):
+        if not type(router._strategy).__module__.startswith(_OURS):
+            yield type(router._strategy).__name__
+        for candidate in router.candidates:
+            yield from _strategies_of(candidate.model)
 
 
 def _unwrapped(handler: Any) -> Any:

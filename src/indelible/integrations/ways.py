@@ -34,6 +34,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "entrypoints and tasks",
             "tools that the program calls itself",
             "provider tools",
+            "remote graphs",
         ],
     ),
     "OpenAI Agents": _ways(
@@ -58,6 +59,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "output functions",
             "output functions of texts",
             "agents inside tools",
+            "tools of realtime sessions",
         ],
         ["native tools", "external tools", "output validators"],
     ),
@@ -161,11 +163,13 @@ class Watch:
     Args:
         is_strict: Refuse it. Default: log a warning, once for each.
         allowed: Names that may run without the ledger, for example hosted tools that only read.
+        packages: Names in `allowed` that stand for packages. What runs under such a name is allowed as `way: name`.
     """
 
-    def __init__(self, is_strict: bool = False, allowed: Collection[str] = ()) -> None:
+    def __init__(self, is_strict: bool = False, allowed: Collection[str] = (), packages: Collection[str] = ()) -> None:
         self.is_strict = is_strict
         self.allowed = frozenset(allowed)
+        self._packages = frozenset(packages)
         self.seen: dict[tuple[str, str], str] = {}
 
     def note(self, framework: str, way: str, names: Iterable[str]) -> None:
@@ -179,7 +183,8 @@ class Watch:
         Raises:
             BadCall: In strict mode, for names that are not allowed.
         """
-        found = sorted({name for name in names if name not in self.allowed})
+        told_as = {f"{way}: {name}" if name in self._packages else name for name in names}
+        found = sorted(told_as - self.allowed)
         if not found:
             return
         told = f"{framework}: {', '.join(found)} ({way}) would run without the ledger"

@@ -26,7 +26,6 @@ from crewai.hooks import (
 )
 from crewai.hooks.dispatch import InterceptionPoint, get_hooks
 from crewai.llms.base_llm import BaseLLM
-from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.skills.tool import LoadSkillTool
 from crewai.tools import BaseTool
 from crewai.tools.agent_tools.add_image_tool import AddImageTool
@@ -43,6 +42,7 @@ from pydantic import PrivateAttr
 
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, never, stops_of
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
+from indelible.integrations.hosted import hosted_in
 from indelible.integrations.ways import Watch
 
 _NAME = "CrewAI"
@@ -207,7 +207,7 @@ def _note_agent(watch: Watch, agent: Agent) -> None:
 
 def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
     code, script, execute = CodeAction.run, ScriptAction.run, BaseLLM._handle_tool_execution
-    prepare, method_run = OpenAICompletion._prepare_responses_params, Flow._execute_method
+    start, method_run = BaseLLM._emit_call_started_event, Flow._execute_method
 
     @functools.wraps(method_run)
     async def executed_method(self: Any, method_name: Any, method: Any, *args: Any, **words: Any) -> Any:
@@ -234,10 +234,10 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
             watch.note(_NAME, "functions given to a model", [function_name])
         return execute(self, function_name, function_args, available_functions, **words)
 
-    @functools.wraps(prepare)
-    def prepared(self: OpenAICompletion, *args: Any, **words: Any) -> Any:
-        watch.note(_NAME, "hosted tools", self.builtin_tools or ())
-        return prepare(self, *args, **words)
+    @functools.wraps(start)
+    def started(self: BaseLLM, messages: Any, tools: Any = None, *args: Any, **words: Any) -> Any:
+        watch.note(_NAME, "hosted tools", hosted_in(dict(self), {"tools": tools}))
+        return start(self, messages, tools, *args, **words)
 
     taken = ("self", "function_name", "function_args", "available_functions")
     return [
@@ -245,7 +245,7 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
         lambda: replaced(CodeAction, "run", ran, takes=("self", "args", "kwargs")),
         lambda: replaced(ScriptAction, "run", scripted, takes=("self", "args", "kwargs")),
         lambda: replaced(BaseLLM, "_handle_tool_execution", executed, takes=taken),
-        lambda: replaced(OpenAICompletion, "_prepare_responses_params", prepared, takes=("self", "messages")),
+        lambda: replaced(BaseLLM, "_emit_call_started_event", started, takes=("self", "messages", "tools")),
     ]
 
 
