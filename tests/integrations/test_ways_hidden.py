@@ -296,7 +296,11 @@ def charge(amount: int) -> str:
 
 
 class Line(RealtimeConnection):
-    async def send(self, content: Any) -> None: ...
+    def __init__(self) -> None:
+        self._answered = asyncio.Event()
+
+    async def send(self, content: Any) -> None:
+        self._answered.set()
 
     async def frames(self) -> AsyncIterator[Any]:
         async for frame in InferredLifecycle().frames(self._events()):
@@ -305,8 +309,7 @@ class Line(RealtimeConnection):
     async def _events(self) -> AsyncIterator[Any]:
         yield ToolCall(CALL, tool_name="charge", args='{"amount": 5}')
         yield ResponseDone()
-        while not done:
-            await asyncio.sleep(0.01)
+        await self._answered.wait()
 
 
 class Voice(RealtimeModel):
@@ -319,7 +322,7 @@ class Voice(RealtimeModel):
 
 
 class SearchingVoice(Voice):
-    profile = {"supported_native_tools": frozenset({NativeWebSearch})}  # type: ignore[assignment]
+    profile = {"supported_native_tools": frozenset({NativeWebSearch})}  # type: ignore[assignment]  # noqa: RUF012
 
 
 async def spoken(voice: Any, **words: Any) -> None:
