@@ -520,3 +520,19 @@ def test_the_deprecated_executor_tells_the_model_instead_of_stopping(ledger: Led
     tools = LedgerTools(ledger, run="order-1", approval="required").tools([charge])
     assert crew_of(agent_of([CHARGE], tools=tools, executor_class=CrewAgentExecutor)).kickoff().raw == "done"
     assert DONE == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"additional_params": {"tools": [{"type": "code_interpreter"}]}},
+        {"additional_params": {"extra_body": {"tools": [{"type": "code_interpreter"}]}}},
+        {"api": "completions", "additional_params": {"extra_body": {"web_search_options": {}}}},
+    ],
+)
+def test_88_hosted_tools_are_found_at_any_depth(ledger: Ledger, words: dict[str, Any]) -> None:
+    with provider() as url, instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        given = {"model": "gpt-4.1", "api": "responses", "api_key": "none", "base_url": url, **words}
+        with pytest.raises(BadCall, match="hosted tools"):
+            crew_of(agent_of(llm=OpenAICompletion(**given))).kickoff()
+    assert DONE == []

@@ -539,3 +539,31 @@ def test_88_the_plugin_of_strands_guards_agents_inside_and_refuses_what_it_does_
     hosting = strands_agent(model=Hosting, turns=[[{"text": "done"}]], plugins=[plugin])
     assert "web_search" in str(refusal_of(lambda: hosting("go")))
     assert done == ["paid"]
+
+
+class Nested(ScriptedModel):
+    def get_config(self) -> dict[str, Any]:
+        return {"params": {"extra_body": {"tools": [{"type": "mcp", "server_label": "bank"}]}}}
+
+
+@pytest.mark.parametrize("is_routed", [False, True])
+def test_88_hosted_tools_of_strands_are_found_at_any_depth_and_behind_a_router(ledger: Ledger, is_routed: bool) -> None:
+    class Second:
+        async def select(self, context: Any, **words: Any) -> Any:
+            return context.candidates[1]
+
+    def model(turns: Any) -> Any:
+        plain, hosted = ScriptedModel(turns), Nested(turns)
+        return ModelRouter([plain, hosted], strategy=Second()) if is_routed else hosted
+
+    work = strands(turns=[[{"text": "done"}]], model=model)
+    with instrument(ledger, strict=True, allow=[*OTHERS, "Second"]), ledger.in_run("order-1"):
+        assert "mcp:bank" in str(refusal_of(work))
+
+
+def test_88_hosted_tools_of_adk_are_found_in_the_options_of_a_request(ledger: Ledger) -> None:
+    options = types.HttpOptions(extra_body={"tools": [{"codeExecution": {}}]})
+    config = types.GenerateContentConfig(http_options=options)
+    agent = adk(lambda: adk_agent(turns=[[types.Part(text="done")]], generate_content_config=config))
+    with instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        assert "codeExecution" in str(refusal_of(agent))

@@ -6,9 +6,7 @@ from typing import Any
 
 import pytest
 
-from indelible import Ledger, instrument
-from indelible.integrations.instrument import FRAMEWORKS
-from indelible.integrations.ways import hosted_in
+from indelible.integrations.hosted import hosted_in
 
 MCP = {"type": "mcp", "server_label": "bank", "server_url": "https://bank.example/mcp"}
 CODE = {"type": "code_interpreter", "container": {"type": "auto"}}
@@ -19,8 +17,8 @@ FUNCTION = {"type": "function", "function": {"name": "charge"}}
     ("said", "names"),
     [
         ({"params": {"tools": [CODE]}}, ["code_interpreter"]),
-        ({"params": {"extra_body": {"tools": [MCP]}}}, ["bank"]),
-        ({"extra_body": {"mcp_servers": [{"url": "https://bank.example"}]}}, ["https://bank.example"]),
+        ({"params": {"extra_body": {"tools": [MCP]}}}, ["mcp:bank"]),
+        ({"extra_body": {"mcp_servers": [{"url": "https://bank.example"}]}}, ["mcp:https://bank.example"]),
         ({"params": {"web_search_options": {}}}, ["web_search_options"]),
         ({"tools": [{"codeExecution": {}}, {"functionDeclarations": []}]}, ["codeExecution"]),
         ({"anthropic_tools": [{"type": "web_search_20250305", "name": "web_search"}]}, ["web_search"]),
@@ -33,9 +31,3 @@ FUNCTION = {"type": "function", "function": {"name": "charge"}}
 )
 def test_88_what_a_provider_would_run_is_found_at_any_depth(said: Any, names: list[str]) -> None:
     assert list(hosted_in(said)) == names
-
-
-def test_88_a_package_that_may_be_installed_lets_no_tool_of_its_name_run(sqlite_url: str) -> None:
-    packages = [one.package for one in FRAMEWORKS]
-    with Ledger.open(sqlite_url) as ledger, instrument(ledger, strict=True, allow=[*packages, "web_search"]) as made:
-        assert made._watch.allowed == {"web_search"}

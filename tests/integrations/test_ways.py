@@ -38,6 +38,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.func import entrypoint
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
+from langgraph.pregel.remote import RemoteGraph
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, TextOutput, ToolOutput
 from pydantic_ai.capabilities import NativeTool, WrapperCapability
@@ -56,6 +57,7 @@ from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.pydantic_ai_durability import LedgerDurability
 from indelible.integrations.ways import WAYS
 from tests.integrations.langchain_agents import HELLO, THREAD, Scripted, calls
+from tests.integrations.test_ways_hidden import Voice, spoken
 
 done: list[str] = []
 own: list[Any] = []
@@ -333,6 +335,19 @@ def native() -> None:
             done.append(str(refused))
 
 
+def remote_graph() -> None:
+    try:
+        RemoteGraph("agent", url="http://127.0.0.1:1").invoke(HELLO, THREAD)
+    except BadCall:
+        raise
+    except Exception:  # there is no such server; the gate comes first
+        return
+
+
+def realtime_session() -> None:
+    asyncio.run(spoken(Voice()))
+
+
 TRIED: dict[str, dict[str, Callable[[], Any]]] = {
     "LangChain and LangGraph": {
         "tools of ToolNode and create_agent": nodes_of_tools,
@@ -343,6 +358,7 @@ TRIED: dict[str, dict[str, Callable[[], Any]]] = {
         "entrypoints and tasks": entrypoints,
         "tools that the program calls itself": called_by_the_program,
         "provider tools": provider_tools,
+        "remote graphs": remote_graph,
     },
     "OpenAI Agents": {
         "function tools": lambda: run_agent(agent_of(charging(), turns=CHARGES)),
@@ -359,6 +375,7 @@ TRIED: dict[str, dict[str, Callable[[], Any]]] = {
         "output functions": output_tool,
         "output functions of texts": text_output,
         "agents inside tools": inner_agent,
+        "tools of realtime sessions": realtime_session,
         "native tools": native,
         "external tools": external,
         "output validators": validators,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from google.adk.agents.base_agent import BaseAgent
@@ -20,10 +20,10 @@ from google.adk.workflow._join_node import JoinNode
 from google.adk.workflow._parallel_worker import _ParallelWorker
 from google.adk.workflow._tool_node import _ToolNode
 from google.adk.workflow._workflow import Workflow
-from google.genai import types
 
 from indelible.integrations.adk_pauses import NAME
-from indelible.integrations.ways import Watch, hosted_in
+from indelible.integrations.hosted import hosted_in
+from indelible.integrations.ways import Watch
 
 FRAMEWORK = "Google ADK"
 _WATCHING = f"{NAME}.watching"
@@ -77,16 +77,7 @@ def note_node(watch: Watch, node: BaseNode) -> None:
 
 def _note_request(watch: Watch, request: LlmRequest) -> None:
     """Note the tools of a model's request that run at its provider."""
-    names: list[str] = []
-    for tool in request.config.tools or ():
-        if isinstance(tool, types.Tool):
-            said = tool.model_dump(exclude_none=True, exclude={"function_declarations"})
-            names += said
-        elif not isinstance(tool, Callable):  # type: ignore[arg-type]
-            names.append(type(tool).__name__)
-    options = request.config.http_options
-    names += hosted_in(None if options is None else options.extra_body)
-    watch.note(FRAMEWORK, "hosted tools", names)
+    watch.note(FRAMEWORK, "hosted tools", hosted_in(request.config))
 
 
 def _found_in(node: Any, done: list[BaseNode]) -> Iterator[tuple[str, str]]:

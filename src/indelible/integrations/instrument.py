@@ -248,18 +248,14 @@ def instrument(
             if ledger is None or ledger.blocking.__dict__ is _active.ledger.blocking.__dict__:
                 return _active
             raise BadCall(f"the ledger at {_active.ledger.address} is put around already; call its undo() first")
-        packages = {
-            known.package for known in FRAMEWORKS
-        }  # such a word says that no agent of it runs here, and nothing else
-        allowed = frozenset(allow)
-        watch = Watch(strict, allowed - packages)
+        watch = Watch(strict, tuple(allow), [known.package for known in FRAMEWORKS])
         around = Around(Ledger.open(create=False) if ledger is None else ledger, terms, usual, watch)
         undos: list[Undo] = []
         found = installed()
         findings = [_reached(known, version, around, undos) for known, version in found]
         made = Instrumented(around.ledger, findings, undos, watch)
         if strict:
-            _check_all_guarded(made, [known for known, _ in found if known.package not in allowed])
+            _check_all_guarded(made, [known for known, _ in found if known.package not in watch.allowed])
         _active = made
         return made
 

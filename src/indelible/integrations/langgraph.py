@@ -34,6 +34,7 @@ from indelible.errors import (
     VoteRefused,
 )
 from indelible.integrations.entries import Entry, paused_by
+from indelible.integrations.hosted import hosted_in
 from indelible.integrations.langgraph_injected import TURN_FIELD, given_by_caller, injected_in, live_in
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
@@ -62,7 +63,7 @@ Who resumes the graph proves nothing: it hands out old answers again whenever it
 RunOf = Callable[[RunnableConfig], str]
 NAME = "LangChain and LangGraph"
 _LOG = logging.getLogger("indelible.integrations")
-_DECLARES = frozenset({"function", "input_schema", "toolSpec"})
+PROVIDER_TOOLS = "provider tools"
 _IN_SUBGRAPH = "indelible:langgraph:"
 """No run can have a name that begins so. What follows is a JSON list, so no names run into each other."""
 
@@ -287,12 +288,9 @@ def note_provider_tools(watch: Watch, request: Any) -> None:
         watch: Notes them, or refuses them.
         request: A `ModelRequest` of LangChain. Tools may be bound to its model, too.
     """
-    words = ("kwargs", "model_kwargs")
-    bound_to_it = [getattr(one, word, None) for one in _bindings(request.model) for word in words]
-    given = [request.tools, *((some or {}).get("tools") for some in (request.model_settings, *bound_to_it))]
-    hosted = [one for tools in given for one in tools or () if isinstance(one, Mapping)]
-    names = [str(one.get("type") or one.get("name") or one) for one in hosted if not _is_of_program(one)]
-    watch.note(NAME, "provider tools", list(dict.fromkeys(names)))
+    given = [one for one in request.tools or () if isinstance(one, Mapping)]
+    bound_to_it = [(one, getattr(one, "kwargs", None)) for one in _bindings(request.model)]
+    watch.note(NAME, PROVIDER_TOOLS, hosted_in({"tools": given}, request.model_settings, *bound_to_it))
 
 
 def _bindings(model: Any) -> Iterator[Any]:
@@ -300,13 +298,6 @@ def _bindings(model: Any) -> Iterator[Any]:
     while model is not None:
         yield model
         model = getattr(model, "bound", None)
-
-
-def _is_of_program(tool: Mapping[str, Any]) -> bool:
-    """Say whether a tool is one that the model asks the program to call, in the form of one of the providers."""
-    if "type" in tool:
-        return tool["type"] in ("function", "custom")
-    return not _DECLARES.isdisjoint(tool) or set(tool) == {"function_declarations"}
 
 
 def subgraph_of(config: RunnableConfig) -> list[str]:

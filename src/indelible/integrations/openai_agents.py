@@ -16,7 +16,7 @@ A state that says "approved" approves nothing: what runs is what the ledger lets
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import functools
 import inspect
 import json
@@ -44,16 +44,18 @@ from agents import (
     Tool,
 )
 from agents._tool_identity import get_function_tool_lookup_keys
+from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_run_result
 from agents.function_schema import FuncSchema
 from agents.items import ToolApprovalItem
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 from pydantic import BaseModel, ValidationError
 
-from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, RunningEffect, ToolCall
+from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
+from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.models import read_by
 from indelible.integrations.pauses import Pauses
@@ -148,10 +150,10 @@ class LedgerTools:
                 f"allow=[{tool.name!r}]"
             )
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
-        bare = dataclasses.replace(tool, _failure_error_function=None, _use_default_failure_error_function=False)
+        bare = copied(tool, _failure_error_function=None, _use_default_failure_error_function=False)
         entrance = _Entrance(self, bare, tool)
         # The ledger keeps the tool's time limit: the SDK would tell the model in words of its own that it timed out.
-        return dataclasses.replace(tool, on_invoke_tool=entrance, needs_approval=entrance.asks, timeout_seconds=None)
+        return copied(tool, on_invoke_tool=entrance, needs_approval=entrance.asks, timeout_seconds=None)
 
     async def is_asked(
         self, at: _Entrance, context: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str
@@ -365,8 +367,15 @@ def note_unguarded(watch: Watch, agent: Any, tools: Iterable[Tool]) -> None:
     for tool in tools:
         if not isinstance(tool, FunctionTool):
             watch.note(_NAME, _WAYS.get(type(tool), "hosted tools"), [tool.name])
+    note_settings(watch, {"prompt": getattr(agent, "prompt", None)})
     handed = [one for one in getattr(agent, "handoffs", ()) if isinstance(one, Handoff)]
     watch.note(_NAME, "on_handoff functions", [one.tool_name for one in handed if _calls_something(one)])
+
+
+def note_settings(watch: Watch, settings: Mapping[str, Any]) -> None:
+    """Note what the settings of a request let the provider run; a stored prompt may hold tools."""
+    stored = ["prompt"] if callable(settings.get("prompt")) else []
+    watch.note(_NAME, "hosted tools", [*stored, *hosted_in(settings)])
 
 
 def _calls_something(handoff: Handoff[Any, Any]) -> bool:
@@ -382,6 +391,23 @@ def _calls_something(handoff: Handoff[Any, Any]) -> bool:
 def is_guarded(tool: FunctionTool) -> bool:
     """Does a ledger stand before this tool already?"""
     return isinstance(tool.on_invoke_tool, _Entrance)
+
+
+def copied(tool: FunctionTool, **fields: Any) -> FunctionTool:
+    """Return a copy of a tool with these fields, also of a class that has a constructor of its own."""
+    made = copy.copy(tool)
+    for name, value in fields.items():
+        setattr(made, name, value)
+    FunctionTool.__post_init__(made)  # type: ignore[no-untyped-call]  # binds the entrance to the copy
+    return made
+
+
+def _is_paused(context: ToolContext[Any]) -> bool:
+    """Say whether the run of an agent as a tool waits for a person."""
+    if context.tool_call is None:
+        return False
+    inner = peek_agent_tool_run_result(context.tool_call, scope_id=get_agent_tool_state_scope(context))
+    return bool(getattr(inner, "interruptions", None))
 
 
 def _target_of(handoff: Any) -> Any:
@@ -457,6 +483,7 @@ class _Entry(Entry):
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
+        self._is_paused_inside = False
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
@@ -465,6 +492,10 @@ class _Entry(Entry):
         args = {name: value for name, value in effect.args.items() if name not in supplied}
         with self.running(effect), self._saying(effect, json.dumps(args)) as said:
             output = await self._tool.on_invoke_tool(self._context, said)
+            if self._tool._is_agent_tool and _is_paused(self._context):
+                # The SDK goes on with the inner run when this call is entered again. What that did is guarded itself.
+                self._is_paused_inside = True
+                raise NothingHappened("the agent inside is paused, and goes on when the run is resumed")
         self._live.append(output)
         return as_json(output)
 
@@ -488,8 +519,10 @@ class _Entry(Entry):
             return self._live[0]
         return plain(recorded) if self.note is None else _noted(plain(recorded), self.note)
 
-    def told_of(self, refusal: Exception, error: Exception) -> str:
+    def told_of(self, refusal: Exception, error: Exception) -> str | None:
         """Return what the model is told of a call without a value, or raise."""
+        if self._is_paused_inside:
+            return None  # as the SDK's own agent tool does
         if isinstance(refusal, EffectFailed):  # the tool's own way of telling the model applies
             raise error if error is not refusal else ToolFailed(error_in(refusal))
         heard = heard_of(refusal, self.call.tool)

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from abc import ABC
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +26,14 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import ModelRetry, RunContext
 from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
-from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ToolFailed, ToolFailedError, ToolRetryError
+from pydantic_ai.exceptions import (
+    ApprovalRequired,
+    CallDeferred,
+    SkipToolExecution,
+    ToolFailed,
+    ToolFailedError,
+    ToolRetryError,
+)
 from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -36,13 +43,15 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
+from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
 from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError, NoRun
 from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.models import shown_of
 from indelible.integrations.pauses import AskedBy, Pauses
@@ -69,7 +78,8 @@ _NAME = "Pydantic AI"
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
 _TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError, ValidationError)
-_IS_TOOL_APPROVED: ContextVar[bool | None] = ContextVar("indelible_is_tool_approved", default=None)
+_PASSAGE: ContextVar[_Passage | None] = ContextVar("indelible_passage", default=None)
+_THEIRS = ("pydantic_ai.", "indelible.")
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
 
@@ -103,8 +113,8 @@ class LedgerCapability(AbstractCapability[Any]):
         self._keeps_turns = model_turns
 
     def get_ordering(self) -> CapabilityOrdering:
-        """Stands innermost: nothing changes the arguments after the ledger has seen them."""
-        return CapabilityOrdering(position="innermost")
+        """Stand innermost, also among the capabilities of yours that do."""
+        return CapabilityOrdering(position="innermost", wrapped_by=[_Yours])  # type: ignore[list-item]
 
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """Keep answers to the ledger's questions from the tools."""
@@ -180,7 +190,31 @@ class LedgerCapability(AbstractCapability[Any]):
         args = said if isinstance(said, dict) else {"output": said}
         supplies = partial(self._supplied, ctx, replace(tool, name=name), {"properties": args})
         asked = self._call(ctx, call, tool, args, supplies())
-        return await _Output(asked, output, handler, supplies).walk_async(self._ledger, self._terms.at_once(name))
+        entry = _Output(asked, output, said, handler, supplies)
+        return await entry.walk_async(self._ledger, self._terms.at_once(name))
+
+    async def before_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
+        """Refuse an output that another capability changed after the ledger has seen it: this hook is the last."""
+        passage = _PASSAGE.get()
+        if passage is not None and output_context.has_function:
+            passage.check(lambda: shown_of(output, "output"))
+        return output
+
+    async def after_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
+        """Note what the function returned, before the hooks of others: this one is the first."""
+        passage = _PASSAGE.get()
+        if passage is not None and output_context.has_function and passage.raised is None:
+            passage.gave.append(output)
+        return output
+
+    async def on_output_process_error(
+        self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, error: Exception
+    ) -> Any:
+        """Note what the function raised, before the hooks of others: this one is the first."""
+        passage = _PASSAGE.get()
+        if passage is not None and output_context.has_function:
+            passage.raised = error
+        raise error
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
@@ -205,28 +239,126 @@ def note_unguarded(watch: Watch, ctx: RunContext[Any], request: Any) -> None:
         ctx: The context of the agent's run.
         request: The `ModelRequestContext` of its next turn.
     """
-    asked, settings = request.model_request_parameters, request.model_settings or {}
-    watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
-    watch.note(_NAME, "native tools", [name for name in _provider_tools(settings) if settings[name]])
-    watch.note(_NAME, "external tools", [tool.name for tool in asked.function_tools if tool.kind == "external"])
+    note_request(watch, request.model_request_parameters, request.model_settings)
     judges = getattr(ctx.agent, "_output_validators", None) or ()
     watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
 
 
+def note_request(watch: Watch, asked: ModelRequestParameters, settings: Mapping[str, Any] | None) -> None:
+    """Note what a model is asked with and runs without the ledger: at its provider, or at the caller's."""
+    watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
+    watch.note(_NAME, "native tools", hosted_in(settings))
+    watch.note(_NAME, "external tools", [tool.name for tool in asked.function_tools if tool.kind == "external"])
+
+
+class _Yours(ABC):  # noqa: B024 - tells capabilities apart, and has none of its own
+    """Every capability that is neither the framework's nor ours."""
+
+    @classmethod
+    def __subclasshook__(cls, kind: type) -> bool:
+        return not f"{kind.__module__}.".startswith(_THEIRS)
+
+
+class _Passage:
+    """The way from the ledger to the tool, on which hooks of other capabilities run.
+
+    They may change the arguments, and what the tool returned or raised. What the ledger lets run is what it has
+    recorded, and what it records is what the tool did.
+
+    Args:
+        recorded: The JSON of what the tool is entered with.
+        is_approved: Is "approved", which the framework says, the answer to the tool's own question? None: leave it.
+    """
+
+    def __init__(self, recorded: Any, is_approved: bool | None = None) -> None:
+        self.is_approved = is_approved
+        self.is_entered = False
+        self.gave: list[Any] = []
+        self.raised: BaseException | None = None
+        self._recorded = recorded
+        self._refusal: Exception | None = None
+        self._made: list[Any] = []
+        self._error: Exception | None = None
+
+    async def lead(self, handler: Any, given: Any) -> Any:
+        """Return what the tool returned, as the hooks leave it; raise what it raised, whatever they made of that."""
+        token = _PASSAGE.set(self)
+        try:
+            self._made.append(await handler(given))
+        except (ToolRetryError, ToolFailedError) as wrapped:  # what the tool raised is what it may declare
+            self._error = wrapped if self.gave else _as_error(wrapped.__cause__) or wrapped
+        except Exception as error:
+            self._error = error
+        finally:
+            _PASSAGE.reset(token)
+        if self._refusal is not None:
+            raise self._refusal
+        if self.raised is not None:
+            raise self.raised
+        if self._error is not None and not self.gave:
+            raise self._error
+        return self._made[0] if self._made else self.gave[0]
+
+    def check(self, shown: Callable[[], Any]) -> None:
+        """Enter the tool once, with what is recorded, or raise `NothingHappened`."""
+        try:
+            if shown() != self._recorded:
+                raise NothingHappened(
+                    "a hook of another capability changed what the ledger has recorded, so nothing was entered; change "
+                    "it before: in after_tool_validate, in wrap_tool_execute, or in their hooks for outputs"
+                )
+            if self.is_entered:
+                raise BadCall(
+                    "another capability enters the tool a second time for one call; leave repeats to the ledger"
+                )
+        except Exception as refusal:
+            self._refusal = None if self.is_entered else refusal
+            raise
+        self.is_entered = True
+
+    def ended(self, given: Any) -> Any:
+        """Return what the agent gets; raise what a hook raised after the tool had returned."""
+        if self._error is not None:
+            raise self._error
+        return given
+
+    def made_of(self, error: Exception) -> Any:
+        """Return, or raise, what the hooks made of an error of the tool, which is on the record as it was."""
+        if self._made and self.raised is error:
+            return self._made[0]
+        raise self._error if self._error is not None and self.raised is error else error
+
+
+def _as_error(cause: BaseException | None) -> Exception | None:
+    return cause if isinstance(cause, Exception) else None
+
+
 @dataclass
 class OwnAnswers(WrapperToolset[Any]):
-    """Enters tools with the answer to their own question, and not with one that the ledger asked for."""
+    """Enter tools as the ledger recorded it, and with the answer to their own question only."""
 
     async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: Any) -> Any:
         """Call the tool. What the caller says beside an answer to the ledger, no approver has seen."""
-        is_approved = _IS_TOOL_APPROVED.get()
-        if is_approved is not None and ctx.tool_call_approved:
+        passage = _PASSAGE.get()
+        if passage is None:
+            return await super().call_tool(name, tool_args, ctx, tool)
+        passage.check(lambda: shown_of(tool_args))
+        if passage.is_approved is not None and ctx.tool_call_approved:
             ctx = replace(
                 ctx,
-                tool_call_approved=is_approved,
-                tool_call_metadata=ctx.tool_call_metadata if is_approved else None,
+                tool_call_approved=passage.is_approved,
+                tool_call_metadata=ctx.tool_call_metadata if passage.is_approved else None,
             )
-        return await super().call_tool(name, tool_args, ctx, tool)
+        token = _PASSAGE.set(None)  # what is called inside of the tool is another call
+        try:
+            result = await super().call_tool(name, tool_args, ctx, tool)
+        except BaseException as error:
+            passage.raised = error
+            raise
+        finally:
+            _PASSAGE.reset(token)
+        passage.gave.append(result)
+        return result
 
 
 class _Asking:
@@ -244,15 +376,10 @@ class _Asking:
         self._is_approved = ctx.tool_call_approved
         self._is_asked_before = tool.kind == "unapproved"
 
-    @asynccontextmanager
-    async def handed_on(self, effect: Effect) -> AsyncIterator[None]:
-        """Let the tool see an approval only if it is the answer to the tool's own question."""
+    async def is_tool_answered(self, effect: Effect) -> bool | None:
+        """Say whether an approval answers the tool's own question; None if it is not the ledger that may have asked."""
         is_ours = self._is_approved and not self._is_asked_before
-        token = _IS_TOOL_APPROVED.set(await self._pauses(effect).is_tool_answered() if is_ours else None)
-        try:
-            yield
-        finally:
-            _IS_TOOL_APPROVED.reset(token)
+        return await self._pauses(effect).is_tool_answered() if is_ours else None
 
     async def note(self, by: AskedBy, effect: Effect) -> None:
         """Record who asks now. The ledger's own question is on the record already; an answer to the tool's is not."""
@@ -277,25 +404,31 @@ class _Entry(Entry):
         self._supplies = supplies
         self.words = words
         self._validated = validated
+        self._shown = shown_of(validated)
         self._handler = handler
         self._asking = asking
         self._asked_about: Effect | None = None
+        self._passage = _Passage(None)
         self._live: list[Any] = []
         self._deferred: Exception | None = None
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
+        is_answered = await self._asking.is_tool_answered(effect.effect)
+        _check_validated(self, effect, self._supplies)
+        self._passage = _Passage(self._shown, is_answered)
         with self.running(effect):
             try:
-                async with self._asking.handed_on(effect.effect):
-                    _check_validated(self, effect, self._supplies)
-                    result = await self._handler(self._validated)
+                result = await self._passage.lead(self._handler, self._validated)
             except _DEFERRED as deferred:  # the tool itself asks for a person or for a result
                 self._deferred = deferred
                 await self._asking.note("tool", effect.effect)
                 raise paused_by(deferred, effect, self.words) from deferred
-            except (ToolRetryError, ToolFailedError) as wrapped:  # what the tool raised is what it may declare
-                raise wrapped.__cause__ or wrapped from None
+            except SkipToolExecution as skipped:
+                if self._passage.is_entered:
+                    raise
+                self._deferred = skipped
+                raise NothingHappened("a hook of another capability took the tool's place") from skipped
         self._live.append(result)
         if isinstance(result, ToolReturn):
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
@@ -309,14 +442,14 @@ class _Entry(Entry):
     def given(self, recorded: Any) -> Any:
         """Return what the tool gave, now or as it was recorded, here or by another framework, or by a person."""
         if self._live:
-            return self._live[0]
+            return self._passage.ended(self._live[0])
         match recorded:
             case {"gave": gave, "is_return": True, **rest} if not rest:
                 return _noted(_RETURN.validate_python(gave), self.note)
             case _:
                 return _noted(plain(recorded), self.note)
 
-    def told_of(self, refusal: Exception, error: Exception) -> str:
+    def told_of(self, refusal: Exception, error: Exception) -> Any:
         """Return what the model is told of a call without a value.
 
         Raises:
@@ -334,10 +467,10 @@ class _Entry(Entry):
                 raise ApprovalRequired(doubt_of(refusal)) from None
             case EffectInDoubt():
                 raise error
-            case EffectFailed():
-                raise error if is_the_tools else _again(refusal) from None
-            case NothingHappened():
-                raise error
+            case EffectFailed() if not is_the_tools:
+                raise _again(refusal) from None
+            case EffectFailed() | NothingHappened():
+                return self._passage.made_of(error)
             case _:
                 pass
         heard = heard_of(refusal, self.call.tool)
@@ -349,10 +482,11 @@ class _Entry(Entry):
 class _Output(Entry):
     """The function that makes an agent's output: what it returned stays at hand."""
 
-    def __init__(self, call: ToolCall, output: Any, handler: Any, supplies: Supplies) -> None:
+    def __init__(self, call: ToolCall, output: Any, shown: Any, handler: Any, supplies: Supplies) -> None:
         super().__init__(call)
         self._supplies = supplies
         self._output = output
+        self._passage = _Passage(shown)
         self._handler = handler
         self._live: list[Any] = []
 
@@ -360,15 +494,12 @@ class _Output(Entry):
         """Call it with what is recorded, which is what the agent validated."""
         _check_validated(self, effect, self._supplies)
         with self.running(effect):
-            try:
-                self._live.append(await self._handler(self._output))
-            except ToolRetryError as wrapped:  # what the function raised is what it may declare
-                raise wrapped.__cause__ or wrapped from None
+            self._live.append(await self._passage.lead(self._handler, self._output))
         return {"gave": as_json(self._live[0])}
 
     def given(self, recorded: Any) -> Any:
         """Return what the function returned, now or as it was recorded."""
-        return self._live[0] if self._live else recorded["gave"]
+        return self._passage.ended(self._live[0]) if self._live else recorded["gave"]
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
         """Raise what ends the agent's run: a model that is asked for another output would do it another way."""
@@ -381,11 +512,6 @@ def _check_validated(entry: Entry, effect: RunningEffect, supplies: Supplies) ->
     entry.check_injected(effect, supplies=supplies)
     if not is_same(effect.args, entry.call.args):
         raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
-
-
-def _provider_tools(settings: Mapping[str, Any]) -> list[str]:
-    """Name the settings of a model by which its provider gets tools, as `openai_native_tools`."""
-    return [name for name in settings if name.endswith(("_native_tools", "_builtin_tools"))]
 
 
 def _name_of(function: Any) -> str:

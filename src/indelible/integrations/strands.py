@@ -18,6 +18,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -48,7 +49,7 @@ from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json, text_in
-from indelible.integrations.strands_ways import note_agent, noting_model
+from indelible.integrations.strands_ways import note_agent, note_model
 from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
@@ -139,12 +140,14 @@ class LedgerPlugin(Plugin):
 
     def _stand_before(self, agent: Agent) -> None:
         agent.add_middleware(ExecuteToolStage, self.gate)
-        agent.add_middleware(InvokeModelStage, self._ask)
+        agent.add_middleware(InvokeModelStage, self._look_at_model)
 
-    async def _ask(self, context: Any, next_fn: Any) -> AsyncGenerator[Any, None]:
-        """Ask a model, after noting what its provider would run: a router may choose another one than the agent's."""
-        async for event in noting_model(self._watch, next_fn)(context):
-            yield event
+    async def _look_at_model(self, context: Any, next_fn: Any) -> AsyncGenerator[Any, None]:
+        """Note what the provider of the model runs that is asked in the end: a router may have chosen it."""
+        note_model(self._watch, context.model)
+        async with aclosing(next_fn(context)) as events:
+            async for event in events:
+                yield event
 
     def _stop(self, event: AfterToolsEvent) -> None:
         """Stops the agent when the ledger refused to go on: by itself, the SDK would tell the model, and go on."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from strands import Agent
 from strands.middleware._registry import MiddlewareRegistry
+from strands.models.routing import ModelRouter
 from strands.multiagent.graph import Graph
 from strands.multiagent.swarm import Swarm
 
-from indelible.integrations.ways import Watch, hosted_in
+from indelible.integrations.hosted import hosted_in
+from indelible.integrations.ways import Watch
 
 FRAMEWORK = "Strands"
 _OURS = ("strands.", "indelible.")
@@ -25,18 +27,13 @@ def note_agent(watch: Watch, agent: Any, model: Any) -> None:
         agent: The agent.
         model: The model that is about to be asked.
     """
-    watch.note(FRAMEWORK, "hosted tools", hosted_in(model.get_config()))
+    note_model(watch, model)
     watch.note(FRAMEWORK, "hooks, middleware and executors", _code_of(agent))
 
 
-def noting_model(watch: Watch, ask: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return what asks a model, after it noted what that model's provider would run."""
-
-    def noted(context: Any) -> Any:
-        note_agent(watch, context.agent, context.model)
-        return ask(context)
-
-    return noted
+def note_model(watch: Watch, model: Any) -> None:
+    """Note the tools that a model's provider runs."""
+    watch.note(FRAMEWORK, "hosted tools", hosted_in(model.get_config()))
 
 
 def note_graph(watch: Watch, graph: Graph) -> None:
@@ -53,9 +50,19 @@ def _code_of(agent: Any) -> Iterator[str]:
     for code in (*hooks, *middleware, type(agent.tool_executor)):
         if not str(getattr(code, "__module__", "")).startswith(_OURS):
             yield str(getattr(code, "__name__", type(code).__name__))
+    yield from _strategies_of(agent._model_router)
     for handler in agent._intervention_registry.handlers:
         if not type(handler).__module__.startswith(_OURS):
             yield str(handler.name)
+
+
+def _strategies_of(router: Any) -> Iterator[str]:
+    """Yield the strategies of your own by which a router, and those inside of it, choose models."""
+    if isinstance(router, ModelRouter):
+        if not type(router._strategy).__module__.startswith(_OURS):
+            yield type(router._strategy).__name__
+        for candidate in router.candidates:
+            yield from _strategies_of(candidate.model)
 
 
 def _unwrapped(handler: Any) -> Any:

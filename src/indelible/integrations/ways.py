@@ -6,8 +6,8 @@ A way that is not guarded is named by `instrument()`'s report, and refused in st
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from indelible.errors import BadCall
 
@@ -34,6 +34,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "entrypoints and tasks",
             "tools that the program calls itself",
             "provider tools",
+            "remote graphs",
         ],
     ),
     "OpenAI Agents": _ways(
@@ -58,6 +59,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "output functions",
             "output functions of texts",
             "agents inside tools",
+            "tools of realtime sessions",
         ],
         ["native tools", "external tools", "output validators"],
     ),
@@ -155,62 +157,19 @@ def unguarded_ways(framework: str) -> tuple[str, ...]:
     return tuple(way.name for way in WAYS.get(framework, ()) if not way.is_guarded)
 
 
-_HOSTED = frozenset(
-    {"tools", "anthropic_tools", "gemini_tools", "builtin_tools", "mcp_servers", "web_search_options", "plugins"}
-)
-_FUNCTIONS = ("function_declarations", "functionDeclarations")
-
-
-def hosted_in(said: Any) -> Iterator[str]:
-    """Yield the names of what a model's configuration or request lets its provider run, at any depth.
-
-    Functions are left out: their calls come back to the program. A hosted MCP server is named by its label or URL.
-    """
-    if isinstance(said, Mapping):
-        for key, value in said.items():
-            if key in _HOSTED and value is not None:
-                yield from _hosted_under(key, value)
-            else:
-                yield from hosted_in(value)
-    elif isinstance(said, list | tuple):
-        for one in said:
-            yield from hosted_in(one)
-
-
-def _hosted_under(key: str, value: Any) -> Iterator[str]:
-    if not isinstance(value, list | tuple):
-        yield key
-        return
-    for tool in value:
-        if isinstance(tool, Mapping):
-            yield from _names_of(tool)
-        elif hasattr(tool, "model_dump"):
-            yield from (name for name in tool.model_dump(exclude_none=True) if name not in _FUNCTIONS)
-        else:
-            yield str(tool)
-
-
-def _names_of(tool: Mapping[str, Any]) -> Iterator[str]:
-    kind = tool.get("type")
-    is_function = kind in ("function", "custom") or (kind is None and {"input_schema", "toolSpec"} & set(tool))
-    if is_function:
-        return
-    place = tool.get("server_label") or tool.get("server_url") or tool.get("url")
-    named = place or tool.get("name") or kind
-    yield from [str(named)] if named else [name for name in tool if name not in _FUNCTIONS]
-
-
 class Watch:
     """Notes what runs without the ledger, and refuses it in strict mode.
 
     Args:
         is_strict: Refuse it. Default: log a warning, once for each.
         allowed: Names that may run without the ledger, for example hosted tools that only read.
+        packages: Names in `allowed` that stand for packages. What runs under such a name is allowed as `way: name`.
     """
 
-    def __init__(self, is_strict: bool = False, allowed: Collection[str] = ()) -> None:
+    def __init__(self, is_strict: bool = False, allowed: Collection[str] = (), packages: Collection[str] = ()) -> None:
         self.is_strict = is_strict
         self.allowed = frozenset(allowed)
+        self._packages = frozenset(packages)
         self.seen: dict[tuple[str, str], str] = {}
 
     def note(self, framework: str, way: str, names: Iterable[str]) -> None:
@@ -224,7 +183,8 @@ class Watch:
         Raises:
             BadCall: In strict mode, for names that are not allowed.
         """
-        found = sorted({name for name in names if name not in self.allowed})
+        told_as = {f"{way}: {name}" if name in self._packages else name for name in names}
+        found = sorted(told_as - self.allowed)
         if not found:
             return
         told = f"{framework}: {', '.join(found)} ({way}) would run without the ledger"

@@ -42,7 +42,8 @@ from pydantic import PrivateAttr
 
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, never, stops_of
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
-from indelible.integrations.ways import Watch, hosted_in
+from indelible.integrations.hosted import hosted_in
+from indelible.integrations.ways import Watch
 
 _NAME = "CrewAI"
 _ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI gives its agents to read their own notes
@@ -206,7 +207,7 @@ def _note_agent(watch: Watch, agent: Agent) -> None:
 
 def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
     code, script, execute = CodeAction.run, ScriptAction.run, BaseLLM._handle_tool_execution
-    ask, method_run = BaseLLM._emit_call_started_event, Flow._execute_method
+    start, method_run = BaseLLM._emit_call_started_event, Flow._execute_method
 
     @functools.wraps(method_run)
     async def executed_method(self: Any, method_name: Any, method: Any, *args: Any, **words: Any) -> Any:
@@ -233,11 +234,10 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
             watch.note(_NAME, "functions given to a model", [function_name])
         return execute(self, function_name, function_args, available_functions, **words)
 
-    @functools.wraps(ask)
-    def asked(self: BaseLLM, *args: Any, **words: Any) -> Any:
-        said = {name: getattr(self, name, None) for name in ("builtin_tools", "additional_params", "extra_body")}
-        watch.note(_NAME, "hosted tools", hosted_in(said))
-        return ask(self, *args, **words)
+    @functools.wraps(start)
+    def started(self: BaseLLM, messages: Any, tools: Any = None, *args: Any, **words: Any) -> Any:
+        watch.note(_NAME, "hosted tools", hosted_in(dict(self), {"tools": tools}))
+        return start(self, messages, tools, *args, **words)
 
     taken = ("self", "function_name", "function_args", "available_functions")
     return [
@@ -245,7 +245,7 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
         lambda: replaced(CodeAction, "run", ran, takes=("self", "args", "kwargs")),
         lambda: replaced(ScriptAction, "run", scripted, takes=("self", "args", "kwargs")),
         lambda: replaced(BaseLLM, "_handle_tool_execution", executed, takes=taken),
-        lambda: replaced(BaseLLM, "_emit_call_started_event", asked, takes=("self", "messages")),
+        lambda: replaced(BaseLLM, "_emit_call_started_event", started, takes=("self", "messages", "tools")),
     ]
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from langchain_core.language_models import BaseLanguageModel
+from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
 from langgraph._internal._constants import PREVIOUS
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolNode
 from langgraph.pregel import Pregel
+from langgraph.pregel.remote import RemoteGraph
 
 from indelible.integrations.everywhere.reach import (
     Around,
@@ -23,11 +25,14 @@ from indelible.integrations.everywhere.reach import (
     run_here,
     running_here,
 )
-from indelible.integrations.langgraph import NAME, ToolGate, note_provider_tools
+from indelible.integrations.hosted import hosted_in
+from indelible.integrations.langgraph import NAME, PROVIDER_TOOLS, ToolGate, note_provider_tools
 from indelible.integrations.ways import Watch
 
 _TAKES = ("self", "request", "input_type", "config")
-_THEIR_OWN = ("langchain.", "langgraph.", "langchain_core.")
+_THEIR_OWN = ("langchain.", "langgraph.", "langchain_core.", "indelible.")
+_ENTERED_BY = ("generate", "agenerate", "stream", "astream", "_chat_model_stream_v3", "_achat_model_stream_v3")
+_ENTRANCES = ("invoke", "ainvoke", "stream", "astream", "run", "arun", "_func", "_afunc")
 
 
 def reach(around: Around) -> Undo:
@@ -92,7 +97,68 @@ def _watching(watch: Watch) -> list[Callable[[], Undo]]:
         lambda: replaced(BaseTool, "run", ran, takes=("self", "tool_input")),
         lambda: replaced(BaseTool, "arun", ran_async, takes=("self", "tool_input")),
         lambda: _model_requests(watch),
+        *_updates(watch),
+        *_entered_models(watch),
+        *_remote_graphs(watch),
     ]
+
+
+def _updates(watch: Watch) -> list[Callable[[], Undo]]:
+    """Return the replacements for updates of a state, which run the conditional edges of the node they stand for."""
+    update, aupdate = Pregel.bulk_update_state, Pregel.abulk_update_state
+
+    def note(graph: Pregel[Any, Any, Any, Any], supersteps: Any) -> None:
+        names = {one.as_node for step in supersteps for one in step}
+        parts = [(name, node.writers) for name, node in graph.nodes.items() if None in names or name in names]
+        watch.note(NAME, "conditional edges", [name for name, writers in parts if _has_own_code(writers)])
+
+    @functools.wraps(update)
+    def updated(self: Pregel[Any, Any, Any, Any], config: Any, supersteps: Any) -> Any:
+        note(self, supersteps)
+        return update(self, config, supersteps)
+
+    @functools.wraps(aupdate)
+    async def updated_async(self: Pregel[Any, Any, Any, Any], config: Any, supersteps: Any) -> Any:
+        note(self, supersteps)
+        return await aupdate(self, config, supersteps)
+
+    takes = ("self", "config", "supersteps")
+    return [
+        lambda: replaced(Pregel, "bulk_update_state", updated, takes=takes),
+        lambda: replaced(Pregel, "abulk_update_state", updated_async, takes=takes),
+    ]
+
+
+def _entered_models(watch: Watch) -> list[Callable[[], Undo]]:
+    """Return the replacements that see the tools of a model's provider where every chat model is entered."""
+
+    def looking(name: str) -> Undo:
+        plain = vars(BaseChatModel)[name]
+
+        @functools.wraps(plain)
+        def entered(self: BaseChatModel, *args: Any, **words: Any) -> Any:
+            watch.note(NAME, PROVIDER_TOOLS, hosted_in(self, words))
+            return plain(self, *args, **words)
+
+        return replaced(BaseChatModel, name, entered, takes=("self", "messages" if "generate" in name else "input"))
+
+    return [functools.partial(looking, name) for name in _ENTERED_BY]
+
+
+def _remote_graphs(watch: Watch) -> list[Callable[[], Undo]]:
+    """Return the replacements that see graphs which run at another server."""
+
+    def looking(name: str) -> Undo:
+        plain = vars(RemoteGraph)[name]
+
+        @functools.wraps(plain)
+        def streamed(self: RemoteGraph, *args: Any, **words: Any) -> Any:
+            watch.note(NAME, "remote graphs", [str(self.name or self.assistant_id)])
+            return plain(self, *args, **words)
+
+        return replaced(RemoteGraph, name, streamed, takes=("self", "input", "config"))
+
+    return [functools.partial(looking, name) for name in ("stream", "astream")]
 
 
 def _model_requests(watch: Watch) -> Undo:
@@ -114,18 +180,26 @@ def _model_requests(watch: Watch) -> Undo:
 def _note_graph(watch: Watch, graph: Pregel[Any, Any, Any, Any]) -> None:
     """Note the code of the program that a graph is about to run, whenever and however the graph was made."""
     nodes = graph.nodes.items()
-    written = [name for name, node in nodes if _has_own_code(node.bound)]
+    written = [name for name, node in nodes if _has_own_code([node.bound, _key_of(node.cache_policy)])]
     watch.note(NAME, "entrypoints and tasks" if PREVIOUS in graph.channels else "hand-written nodes", written)
     watch.note(NAME, "conditional edges", [name for name, node in nodes if _has_own_code(node.writers)])
+
+
+def _key_of(policy: Any) -> Any:
+    return None if policy is None else policy.key_func
 
 
 def _has_own_code(part: Any) -> bool:
     """Say whether a part of a graph runs code of the program, also inside of what the framework makes of runnables.
 
-    Tools, graphs and models are looked at when they are called.
+    Tools, graphs and models are looked at when they are called, unless a class of the program enters them its own way.
     """
-    if isinstance(part, (ToolNode, Pregel, BaseTool, BaseLanguageModel, type)):
+    if isinstance(part, (BaseLanguageModel, type)):
         return False
+    if isinstance(part, (ToolNode, Pregel, BaseTool)):
+        entered = [getattr(part, name, None) for name in _ENTRANCES]
+        entered += [part.func, part.afunc] if isinstance(part, ToolNode) else []
+        return any(not _is_theirs(one) for one in entered if one is not None)
     if isinstance(part, functools.partial):
         return _has_own_code([part.func, part.args, part.keywords])
     if isinstance(part, Mapping):
@@ -133,11 +207,23 @@ def _has_own_code(part: Any) -> bool:
     if isinstance(part, (list, tuple)):  # a branch is a tuple
         return any(_has_own_code(one) for one in part)
     if isinstance(part, Runnable):
-        return not _is_theirs(type(part)) or _has_own_code(vars(part))
+        called = [vars(part).get(name) for name in ("func", "afunc")]
+        is_class = any(isinstance(one, type) and not _is_theirs(one) for one in called)
+        return is_class or not _is_theirs(type(part)) or _has_own_code(vars(part))
     if not callable(part):
         return False
+    if not _is_theirs(part):
+        return True
     holder = getattr(part, "__self__", None)
-    return not _is_theirs(part) or (isinstance(holder, tuple) and _has_own_code(holder))
+    return (isinstance(holder, tuple) and _has_own_code(holder)) or _has_own_code(_closure_of(part))
+
+
+def _closure_of(function: Any) -> list[Any]:
+    """Return what a function of LangGraph was made around, for example a prompt that is a function."""
+    if not inspect.isfunction(function) or not function.__module__.startswith("langgraph."):
+        return []
+    found = inspect.getclosurevars(function).nonlocals.values()
+    return [one for one in found if one is not function]
 
 
 def _is_theirs(part: Any) -> bool:

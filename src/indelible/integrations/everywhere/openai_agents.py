@@ -5,17 +5,28 @@ The SDK knows an agent's tools by their identity, so they stay the same objects:
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from agents import Agent, FunctionTool, RunContextWrapper, Tool
+from agents import tool as tool_module
 from agents.agent import AgentBase
+from agents.realtime.session import RealtimeSession
+from agents.run_internal import run_loop, tool_execution
 from agents.tool_context import ToolContext
 
-from indelible.integrations.everywhere.reach import Around, Undo, inside_tool, is_behind, replaced, run_here
-from indelible.integrations.openai_agents import LedgerTools, is_guarded, note_unguarded
+from indelible.integrations.everywhere.reach import (
+    Around,
+    Undo,
+    all_replaced,
+    inside_tool,
+    is_behind,
+    replaced,
+    run_here,
+)
+from indelible.integrations.openai_agents import LedgerTools, copied, is_guarded, note_settings, note_unguarded
+from indelible.integrations.ways import Watch
 
 Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
 
@@ -34,13 +45,68 @@ def reach(around: Around) -> Undo:
                 switch.put_before(tool)
         return found
 
-    restore = replaced(AgentBase, "get_all_tools", get_all_tools, takes=("self", "run_context"))
+    restore = all_replaced(
+        lambda: replaced(AgentBase, "get_all_tools", get_all_tools, takes=("self", "run_context")),
+        *_entered(switch),
+        *_asked(around.watch),
+    )
 
     def undo() -> None:
         switch.is_on = False
         restore()
 
     return undo
+
+
+def _entered(switch: _Switch) -> list[Callable[[], Undo]]:
+    """Return the replacements where the SDK enters a function tool, wherever it has the tool from."""
+    takes = ("function_tool", "context", "arguments")
+    plain = tool_module._invoke_function_tool_with_metadata
+
+    @functools.wraps(plain)
+    async def invoked(*, function_tool: FunctionTool, **words: Any) -> Any:
+        if not is_guarded(function_tool):
+            switch.put_before(function_tool)
+        return await plain(function_tool=function_tool, **words)
+
+    name = plain.__name__
+    return [functools.partial(replaced, owner, name, invoked, takes=takes) for owner in (tool_module, tool_execution)]
+
+
+def _asked(watch: Watch) -> list[Callable[[], Undo]]:
+    """Return the replacements where the SDK has the tools and the settings with which it asks a model."""
+    tools, settings = run_loop.get_all_tools, run_loop.get_model_settings  # type: ignore[attr-defined]
+    session = RealtimeSession._get_updated_model_settings_from_agent
+
+    @functools.wraps(tools)
+    async def all_tools(agent: Agent[Any], context_wrapper: RunContextWrapper[Any]) -> list[Tool]:
+        found = await tools(agent, context_wrapper)
+        note_unguarded(watch, agent, found)
+        return found
+
+    @functools.wraps(settings)
+    def model_settings(agent: Agent[Any], run_config: Any) -> Any:
+        made = settings(agent, run_config)
+        note_settings(watch, {"extra_body": made.extra_body, "extra_args": made.extra_args})
+        return made
+
+    @functools.wraps(session)
+    async def session_settings(self: RealtimeSession, starting_settings: Any, agent: Any) -> Any:
+        made = await session(self, starting_settings, agent)
+        note_unguarded(watch, agent, made.get("tools") or ())
+        note_settings(watch, {name: value for name, value in made.items() if name not in ("tools", "handoffs")})
+        return made
+
+    return [
+        lambda: replaced(run_loop, "get_all_tools", all_tools, takes=("agent", "context_wrapper")),
+        lambda: replaced(run_loop, "get_model_settings", model_settings, takes=("agent", "run_config")),
+        lambda: replaced(
+            RealtimeSession,
+            "_get_updated_model_settings_from_agent",
+            session_settings,
+            takes=("self", "starting_settings", "agent"),
+        ),
+    ]
 
 
 class _Switch:
@@ -70,7 +136,7 @@ class _Entrance:
         around = switch.around
         gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
         # What the tool itself asks people stays the SDK's affair.
-        asked = dataclasses.replace(tool, on_invoke_tool=self._enter, needs_approval=False)
+        asked = copied(tool, on_invoke_tool=self._enter, needs_approval=False)
         (behind,) = gate.tools([asked])
         assert isinstance(behind, FunctionTool)
         self._behind: Invoke = behind.on_invoke_tool

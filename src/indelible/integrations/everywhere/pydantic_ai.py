@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import asynccontextmanager
 from typing import Any
 
 from pydantic_ai import Agent, RunContext
@@ -10,34 +11,49 @@ from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
 from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset
 
 from indelible.integrations.everywhere.reach import (
     Around,
     Undo,
+    all_replaced,
     inside_tool,
     is_behind,
     is_behind_tool,
     replaced,
     run_here,
 )
-from indelible.integrations.pydantic_ai import LedgerCapability, note_unguarded
+from indelible.integrations.pydantic_ai import LedgerCapability, note_request, note_unguarded
 from indelible.integrations.terms import MODEL_TURN
 from indelible.integrations.ways import Watch
 
 
 def reach(around: Around) -> Undo:
-    """Give every run capabilities more, as `agent.run(…, capabilities=[…])` does: one that watches, and a gate."""
+    """Give every run and every realtime session capabilities more: one that watches, and a gate."""
     watching = _Watching(around.watch)
     own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, watch=around.watch, **around.usual)
-    begin = Agent.iter
+    begin, resolve = Agent.iter, Agent._resolve_realtime_session
+
+    def with_ours(agent: Agent[Any, Any], capabilities: Any, ours: AbstractCapability[Any]) -> list[Any]:
+        given = list(capabilities or ())
+        return given if _is_guarded(agent, given) else [*given, ours]
 
     @functools.wraps(begin)
     def iter_(self: Agent[Any, Any], *args: Any, capabilities: Any = None, **words: Any) -> Any:
-        given = list(capabilities or ())
-        gates = [] if _is_guarded(self, given) else [own]
-        return begin(self, *args, capabilities=[watching, *given, *gates], **words)
+        return begin(self, *args, capabilities=[watching, *with_ours(self, capabilities, own)], **words)
 
-    return replaced(Agent, "iter", iter_, takes=("self", "user_prompt"))
+    @functools.wraps(resolve)
+    @asynccontextmanager
+    async def resolved(self: Agent[Any, Any], model: Any, *, capabilities: Any = None, **words: Any) -> Any:
+        given = with_ours(self, capabilities, _Tools(own))
+        async with resolve(self, model, capabilities=given, **words) as found:
+            note_request(around.watch, found.model_request_parameters, found.model_settings)
+            yield found
+
+    return all_replaced(
+        lambda: replaced(Agent, "iter", iter_, takes=("self", "user_prompt")),
+        lambda: replaced(Agent, "_resolve_realtime_session", resolved, takes=("self", "model")),
+    )
 
 
 def _is_guarded(agent: Agent[Any, Any], given: list[Any]) -> bool:
@@ -92,6 +108,25 @@ class _Everywhere(LedgerCapability):
             response: ModelResponse = await handler(request_context)
             return response
         return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
+
+
+class _Tools(AbstractCapability[Any]):
+    """Guard the tools alone: a realtime session runs no other hooks, and warns of those that it does not run."""
+
+    def __init__(self, own: _Everywhere) -> None:
+        self._own = own
+
+    def get_ordering(self) -> CapabilityOrdering:
+        """Stand where the whole capability stands."""
+        return self._own.get_ordering()
+
+    def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
+        """Enter tools as the whole capability does."""
+        return self._own.get_wrapper_toolset(toolset)
+
+    async def wrap_tool_execute(self, ctx: RunContext[Any], **words: Any) -> Any:
+        """Run a tool call, replay it, or tell the model why not."""
+        return await self._own.wrap_tool_execute(ctx, **words)
 
 
 def _inside(handler: Any) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import Any
 
 from indelible import AsyncLedger, IndelibleError, Ledger, RunningEffect, current_effect, current_run
@@ -97,17 +98,15 @@ def all_replaced(*undos: Callable[[], Undo]) -> Undo:
     return undo
 
 
-def replaced(owner: type, name: str, replacement: Callable[..., Any], *, takes: Sequence[str]) -> Undo:
-    """Puts a function in the place of a method that takes these parameters; gives the way back.
+def replaced(owner: type | ModuleType, name: str, replacement: Callable[..., Any], *, takes: Sequence[str]) -> Undo:
+    """Put a function in the place of a method or a function that takes these parameters; return the way back.
 
-    A method of other parameters is not the one that we know, and stays as it is.
+    One of other parameters is not the one that we know, and stays as it is.
     """
     original = vars(owner).get(name)
     known = [] if original is None else list(inspect.signature(original).parameters)
     if known[: len(takes)] != list(takes):
-        raise NotAsKnown(
-            f"{owner.__module__}.{owner.__qualname__}.{name} is not as known: {', '.join(known) or 'gone'}"
-        )
+        raise NotAsKnown(f"{_path_of(owner)}.{name} is not as known: {', '.join(known) or 'gone'}")
     setattr(owner, name, replacement)
 
     def undo() -> None:
@@ -115,3 +114,7 @@ def replaced(owner: type, name: str, replacement: Callable[..., Any], *, takes: 
             setattr(owner, name, original)
 
     return undo
+
+
+def _path_of(owner: type | ModuleType) -> str:
+    return owner.__name__ if isinstance(owner, ModuleType) else f"{owner.__module__}.{owner.__qualname__}"

@@ -25,7 +25,7 @@ from indelible.integrations.everywhere.reach import (
     run_here,
 )
 from indelible.integrations.strands import LedgerPlugin
-from indelible.integrations.strands_ways import FRAMEWORK, note_agent, note_graph, noting_model
+from indelible.integrations.strands_ways import FRAMEWORK, note_agent, note_graph, note_model
 
 
 def reach(around: Around) -> Undo:
@@ -35,8 +35,14 @@ def reach(around: Around) -> Undo:
 
     @functools.wraps(invoke)
     def invoked(self: MiddlewareRegistry, stage: Any, context: Any, terminal: Any) -> Any:
-        if stage is InvokeModelStage:  # a router may choose another model than the agent's
-            return invoke(self, stage, context, noting_model(around.watch, terminal))
+        if stage is InvokeModelStage:
+            note_agent(around.watch, context.agent, context.model)
+
+            def asked(inner: Any) -> Any:
+                note_model(around.watch, inner.model)  # middleware, as a router's, may have chosen another
+                return terminal(inner)
+
+            return invoke(self, stage, context, asked)
         if stage is not ExecuteToolStage:
             return invoke(self, stage, context, terminal)
         own.stop_with(context.agent)
