@@ -21,7 +21,7 @@ FUNCTION = {"type": "function", "function": {"name": "charge"}}
         ({"extra_body": {"mcp_servers": [{"url": "https://bank.example"}]}}, ["mcp:https://bank.example"]),
         ({"params": {"web_search_options": {}}}, ["web_search_options"]),
         ({"tools": [{"codeExecution": {}}, {"functionDeclarations": []}]}, ["codeExecution"]),
-        ({"anthropic_tools": [{"type": "web_search_20250305", "name": "web_search"}]}, ["web_search"]),
+        ({"anthropic_tools": [{"type": "web_search_20250305", "name": "web_search"}]}, ["web_search_20250305"]),
         ({"builtin_tools": ["web_search"]}, ["web_search"]),
         ([{"params": {"tools": [CODE]}}], ["code_interpreter"]),
         ({"tools": [FUNCTION, {"name": "charge", "input_schema": {}}], "temperature": 1}, []),
