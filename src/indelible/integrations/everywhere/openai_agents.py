@@ -75,7 +75,7 @@ def _entered(switch: _Switch) -> list[Callable[[], Undo]]:
 
 def _asked(watch: Watch) -> list[Callable[[], Undo]]:
     """Return the replacements where the SDK has the tools and the settings with which it asks a model."""
-    tools, settings = run_loop.get_all_tools, run_loop.get_model_settings  # type: ignore[attr-defined]
+    tools, settings = run_loop.get_all_tools, vars(run_loop)["get_model_settings"]
     session = RealtimeSession._get_updated_model_settings_from_agent
 
     @functools.wraps(tools)
