@@ -73,8 +73,8 @@ def test_74_a_function_of_the_agents_keeps_the_workers_channel_from_nothing(shel
 
 
 def test_74_a_rule_that_names_channels_is_told_by_these_alone(shell: Shell) -> None:
-    agent = shell.open(policy=asking(notify=["mail"]))
-    by_rule(agent)
+    shell.open().apply_policy(asking(notify=["mail"]), by="root")  # an agent's own policy would only add to it
+    by_rule(shell.open())
     slack, mail = Recorder("slack"), Recorder("mail")
     worker = shell.open(channels=[slack, mail])
     mail.wait_for(1)

@@ -141,7 +141,8 @@ def test_an_edit_is_told_to_those_who_were_told_of_the_question(shell: Shell) ->
 
 def test_a_rule_may_name_the_channels_it_is_told_by(shell: Shell) -> None:
     loud, quiet = Mailbox("loud"), Mailbox("quiet")
-    ledger = shell.open(channels=[loud, quiet], policy=asking(notify=["loud"]))
+    shell.open().apply_policy(asking(notify=["loud"]), by="root")  # an agent's own policy would only add to it
+    ledger = shell.open(channels=[loud, quiet])
     ledger.begin(charge())
     assert loud.take().about == "requested"
     ledger.close()
