@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from indelible import AwaitingApproval, MayHaveHappened, Refused, ToolCall
-from indelible.errors import EffectCompensated
+from indelible.errors import BadCall, EffectCompensated
 from indelible.integrations.telling import heard_of
 from tests.scenarios.hands import begun, inside, started
 from tests.scenarios.shells import Count, Driver, Shell, charge, in_thread
@@ -124,6 +124,18 @@ def test_96_a_compensated_effect_says_so_wherever_it_is_listed(ledger: Driver) -
     ledger.compensate("r1")
     found = ledger.compensations(ledger.effects(run_id="r1"))
     assert {key: (one.tool, one.status) for key, one in found.items()} == {bought.id: ("buy.compensate", "succeeded")}
+
+
+def test_96_names_of_compensations_are_the_ledgers_own(ledger: Driver) -> None:
+    """A run that may use a tool may use its compensation, so no other tool may have such a name."""
+    started(ledger, allowed_tools=["payroll"])
+    handler = Count()
+    for verb in (ledger.begin, lambda call, **words: ledger.run(call, handler, **words)):
+        with pytest.raises(BadCall):
+            verb(charge(run_id="r1", tool="payroll.compensate"), side_effect="payment")
+    with pytest.raises(BadCall):
+        ledger.tool("payroll.compensate", side_effect="payment")(lambda n: n)
+    assert handler.entries == 0
 
 
 def test_96_a_fork_made_after_a_compensation_does_not_replay_the_call_as_done(ledger: Driver) -> None:

@@ -13,6 +13,7 @@ from indelible.core.approvals.approval import Approval
 from indelible.core.effects.calls import (
     DEFAULT_TENANT,
     MODEL_TURN,
+    CompensatingCall,
     Handling,
     ModelTurn,
     Options,
@@ -129,7 +130,7 @@ class Preparing:
             words: What its caller says of it.
             is_bound: Its own tool has bound it a moment ago.
         """
-        if call.tool == MODEL_TURN and not isinstance(call, ModelTurn):
+        if not isinstance(call, ModelTurn | CompensatingCall):
             check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.effects import walk
-from indelible.core.effects.calls import HARMLESS, OptionWords, ToolCall
-from indelible.core.effects.compensations import COMPENSATION, KEY_FIELD, is_compensation
+from indelible.core.effects.calls import COMPENSATION, HARMLESS, CompensatingCall, OptionWords, ToolCall
+from indelible.core.effects.compensations import KEY_FIELD, is_compensation
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.requests import Prepared, Raised, Recall, Request
 from indelible.engine.running import Compensated, CompensationStatus
@@ -36,7 +36,7 @@ def compensations_of(desk: Desk, effects: Iterator[Effect]) -> Iterator[Compensa
         is_needed = compensate is not None or effect.side_effect not in HARMLESS
         if effect.status != "succeeded" or not is_needed or is_compensation(effect.tool):
             continue
-        call = ToolCall(
+        call = CompensatingCall(
             tool=effect.tool + COMPENSATION,
             args={
                 "args": None if effect.are_args_erased else effect.args,

@@ -232,3 +232,10 @@ def test_a_call_with_effects_and_no_run_is_refused(side_effect: Any) -> None:
         placed(call, side_effect, None, lambda: "new")
     with pytest.raises(NoRun):
         _ = call.run
+
+
+@pytest.mark.parametrize("name", ["model.turn", "pay.compensate", ".compensate"])
+def test_names_of_the_ledgers_own_calls_are_refused(name: str) -> None:
+    check_tool_name("pay.compensated")
+    with pytest.raises(BadCall):
+        check_tool_name(name)

@@ -34,6 +34,8 @@ DEDUPES: tuple[Dedupe, ...] = get_args(Dedupe)
 # Classes that leave no trace outside may be entered again after a crash without anybody having said so.
 HARMLESS: frozenset[SideEffect] = frozenset({"none", "read"})
 
+COMPENSATION = ".compensate"
+"""Ends the name of the tool that makes another one's work good."""
 MODEL_TURN = "model.turn"
 """The tool under whose name a model's turn stands on the record."""
 
@@ -142,6 +144,11 @@ class ModelTurn(ToolCall):
     tool: str = MODEL_TURN
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompensatingCall(ToolCall):
+    """Makes an effect good. Only `ledger.compensate` makes it; a `ToolCall` of such a name is refused."""
+
+
 def placed(call: ToolCall, side_effect: SideEffect, run_id: str | None, make_id: Callable[[], str]) -> ToolCall:
     """Return the call in its run: its own, or else `run_id`.
 
@@ -196,9 +203,17 @@ def is_tool_name(name: str) -> bool:
 
 
 def check_tool_name(tool: str) -> None:
-    """Raise `BadCall` for a tool with the name of the ledger's own record, which no policy judges."""
+    """Raise `BadCall` for a tool with a name of the ledger's own.
+
+    No policy judges model turns, and a run that may use a tool may also use its compensation.
+    """
     if tool == MODEL_TURN:
         raise BadCall(f"{tool!r} is the name under which model turns are recorded; give the tool another name")
+    if tool.endswith(COMPENSATION):
+        raise BadCall(
+            f"{tool!r}: names that end in {COMPENSATION!r} are those of compensations; give the tool another name, or "
+            "say compensate= of the tool that it makes good"
+        )
 
 
 def check_run_id(run_id: object) -> None:

@@ -11,14 +11,13 @@ from collections.abc import Iterable
 
 from indelible.core.changes import Change, Step
 from indelible.core.commands import Claimed, Moved
+from indelible.core.effects.calls import COMPENSATION
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref, key_of
 from indelible.core.sheets import Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.values.canonical import encode
 from indelible.errors import EffectCompensated
 
-COMPENSATION = ".compensate"
-"""Ends the name of the tool that makes another one's work good."""
 KEY_FIELD = "effect"
 """Names the argument of a compensation that holds the id of the effect, and that its key is made of."""
 COMPENSATED_KIND = "compensated"

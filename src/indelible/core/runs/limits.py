@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from indelible.core.effects.calls import HARMLESS, SideEffect, ToolCall, is_own_record
-from indelible.core.effects.compensations import COMPENSATION
+from indelible.core.effects.calls import COMPENSATION, HARMLESS, SideEffect, ToolCall, is_own_record
 from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Origin
 from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE, Verdict
