@@ -111,7 +111,7 @@ def test_an_interrupt_while_a_transaction_begins_does_not_leave_it_open(sqlite_u
         other.execute("BEGIN IMMEDIATE")
 
         def interrupt() -> None:
-            eventually(lambda: main_is_inside("writer.py:do"))
+            eventually(lambda: main_is_inside("store.py:_transact", deepest="_transact"))
             interrupt_main()
             other.execute("COMMIT")
 
@@ -119,10 +119,10 @@ def test_an_interrupt_while_a_transaction_begins_does_not_leave_it_open(sqlite_u
         with pytest.raises(KeyboardInterrupt):
             ledger.run(charge(), Count())
         interrupting.result(PATIENCE)
-        assert ledger.run(numbered(6), Count()) == "done"
         other.execute("BEGIN IMMEDIATE")
         other.execute("COMMIT")
         other.close()
+        assert ledger.run(numbered(6), Count()) == "done"
 
 
 # ── no thread to be had ──────────────────────────────────────────────────────────────────────────────────────────────

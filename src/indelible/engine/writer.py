@@ -142,10 +142,7 @@ class Writer:
         slot = Slot(command, known)
         self._append(slot)
         try:
-            # Signal handlers run in the main thread, between any two lines: one that raises there, with a lock just
-            # taken, would leave it taken for ever. So what holds locks runs in another thread.
-            is_passed_on = threading.current_thread() is threading.main_thread() and self._wake_thread()
-            if not is_passed_on and self._busy.acquire(blocking=False):
+            if self._busy.acquire(blocking=False):
                 self._lead(slot)
             else:
                 slot.wait()
@@ -339,12 +336,6 @@ class Writer:
 
     def _wake_thread(self) -> bool:
         """Has the thread look at the queue; says no when the system has no thread left to give."""
-        if self._thread is None and not self._start_thread():
-            return False
-        self._work.put(None)
-        return True
-
-    def _start_thread(self) -> bool:
         with self._starting:
             if self._thread is None:
                 thread = threading.Thread(target=self._run, name="indelible-writer", daemon=True)
@@ -353,6 +344,7 @@ class Writer:
                 except RuntimeError:
                     return False
                 self._thread = thread
+        self._work.put(None)
         return True
 
     def _run(self) -> None:
