@@ -127,7 +127,7 @@ def test_show_tells_the_history(cli: Cli, ids: dict[str, str]) -> None:
 def test_a_late_result_is_shown(cli: Cli, ids: dict[str, str]) -> None:
     said = cli("effects", "show", ids["late.tool"]).out
     assert "tool_call_late" in said
-    assert 'late result (came too late, changed nothing): {"was":"late"}' in said
+    assert re.search(r'late result \(came too late, changed nothing; sent by [^)]+\): \{"was":"late"\}', said)
     events = cli("effects", "show", ids["late.tool"], "--json").json["events"]
     assert events[-1]["values"] == {"late_result": {"was": "late"}}
 

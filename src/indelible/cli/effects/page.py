@@ -210,7 +210,8 @@ def _values(entry: Entry, shown_above: set[tuple[int | None, str]]) -> Iterator[
     for payload in entry.payloads:
         if payload.field not in _SHOWN_ELSEWHERE and (payload.seq, payload.field) not in shown_above:
             name = payload.field.replace("_", " ")
-            late = " (came too late, changed nothing)" if name.startswith("late") else ""
+            by = entry.event.read()["actor"]["id"]
+            late = f" (came too late, changed nothing; sent by {by})" if name.startswith("late") else ""
             yield f"  {entry.event.seq}  {name}{late}: {_value(payload)}"
     for field in entry.erased:
         yield f"  {entry.event.seq}  {field}: (erased)"
