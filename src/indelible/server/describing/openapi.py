@@ -58,8 +58,8 @@ same name and the same `--principal` is the same principal, so you can rotate a 
   send a webhook.
 - **A claim token is bound to its tenant, its principal and its attempt.** Another credential that sends it gets 403.
   When the lease has run out, a heartbeat gets 409, and beginning the call again with the same token gives no claim. The
-  late report of the newest attempt still [resolves its doubt](../in-doubt.md#late-results). A report of an older attempt
-  changes nothing and is kept with the name of the credential that sent it. It is not compared with who claimed that attempt.
+  late report of the newest attempt still [resolves its doubt](../in-doubt.md#late-results). A report of an older
+  attempt changes nothing. It is kept with the name of its sender, who is not compared with who claimed that attempt.
 - **A program that opens the database itself** has no credential. It acts as it says; protect the database from programs
   that you do not trust.
 """
