@@ -20,6 +20,7 @@ from tests.docs.terminal import ENDLESS, Terminal
 FOLLOWED_BY = {
     "docs/how-to/langgraph-slack.md": "tests/docs/test_story.py",
     "docs/approvals.md": "tests/cli/test_approvals_page.py",
+    "docs/reference/bundle.md": "tests/journal/test_69_vectors.py",
     "docs/migrate/locus.md": "tests/compat/test_locus.py",
     "docs/tutorial.md": "tests/docs/test_tutorial.py",
 }

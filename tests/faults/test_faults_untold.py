@@ -240,11 +240,11 @@ def test_74_a_hook_that_asks_to_exit_is_tried_again_and_ends_no_sender(
 
     def hook(approval: Any, effect: Any) -> None:
         told.append(effect.args["i"])
-        if told == [0]:
+        if len(told) == 1:
             raise raised("the chat library gave up")
 
     migrate(store_url)
     with Ledger.open(store_url, on_approval_required=hook, seal=False) as ledger:
         for number in range(2):
             ledger.begin(ToolCall(run_id="r", tool="wire", args={"i": number}), approval="required")
-        eventually(lambda: set(told) == {0, 1} and told.count(0) == 2)
+        eventually(lambda: sorted(told) in ([0, 0, 1], [0, 1, 1]))

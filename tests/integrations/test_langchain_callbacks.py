@@ -218,7 +218,7 @@ def test_chains_retrievers_and_graphs_are_recorded_where_they_are_asked_for(quic
     assert kinds[0] == "retriever_returned"
     assert {"model_invoked", "tool_called", "tool_returned", "graph_paused", "graph_resumed"} <= set(kinds)
     nodes = {payload["node"] for kind, payload in told(quick, "all") if kind == "chain_started"}
-    assert nodes == {"model", "tools"}
+    assert nodes == {"LedgerMiddleware.before_agent", "model", "tools"}
     paused = next(payload for kind, payload in told(quick, "all") if kind == "graph_paused")
     assert paused["checkpoint_id"]
 

@@ -33,6 +33,7 @@ def test_69_the_rules_for_other_languages_and_the_page_are_the_core_s() -> None:
 
 
 def test_69_anybody_s_verifier_can_be_judged(tmp_path: Path) -> None:
+    """As docs/reference/bundle.md says: a command is judged by its exit code."""
     vector = next(vectors())
     for code, verdict in enumerate(("verified", "tampered", "cannot_tell", "exit code 3")):
         (tmp_path / "says.py").write_text(f"import sys; sys.exit({code})")

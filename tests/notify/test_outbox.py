@@ -509,14 +509,16 @@ def test_an_attempt_whose_sender_never_reported_is_counted(url: str, monkeypatch
     monkeypatch.setattr(rules, "MOST_ATTEMPTS", 1)
     clock = FakeClock(datetime.now(UTC))
 
-    def die(message: Message) -> None:
+    def die(sender: Sender, message: Message) -> None:
         raise SystemExit
 
     with unattended(url, "ops", clock=clock) as ledger:
         ask(ledger)
-        sender = Sender(ledger._engine, lambda: [ledger.tenant], Recorder(first=die))
-        with pytest.raises(SystemExit):
-            sender.go()
+        sender = Sender(ledger._engine, lambda: [ledger.tenant], Recorder())
+        with monkeypatch.context() as patch:
+            patch.setattr(Sender, "_in_time", die)
+            with pytest.raises(SystemExit):
+                sender.go()
         assert deliveries(ledger)[0].status == "sending"
         clock.advance(rules.SENDING_LEASE)
         assert sender.go()

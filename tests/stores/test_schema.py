@@ -210,6 +210,7 @@ def test_only_what_may_be_unknown_may_be_missing(schema: Schema) -> None:
         f"{effects}.approval_id",
         f"{effects}.charges",
         f"{effects}.turn",
+        f"{effects}.doubted",
         *(f"indelible_sheets.{name}" for name in ("due_at", "run_id", "seq", "body", "created_at")),
         "indelible_events.effect_id",
         "indelible_events.signature",

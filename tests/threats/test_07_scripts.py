@@ -12,6 +12,7 @@ import pytest
 
 from tests.server.places import described
 from tests.threats.exposed import Exposed
+from tests.waiting import eventually
 
 CORPUS = [
     "<script>alert(1)</script>",
@@ -89,6 +90,7 @@ def test_what_is_refused_comes_as_data_too(exposed: Exposed, text: str) -> None:
 
 
 def test_a_download_is_one(exposed: Exposed) -> None:
+    eventually(lambda: exposed.ask("GET", "/v1/journal/head", "auditor").status_code == 200)  # it seals by itself
     head = exposed.ask("GET", "/v1/journal/head", "auditor").json()
     width = head["size"] % 256
     place = f"{head['size'] // 256:03}" + (f".p/{width}" if width else "")

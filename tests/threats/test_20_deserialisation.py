@@ -49,6 +49,7 @@ NAMED = {
     "integrations/instrument.py": {"import_module"},  # adapters of ours, from a table
     "integrations/everywhere/reach.py": {"setattr"},  # puts a gate of ours into a framework, and takes it out again
     "integrations/crewai_turns.py": {"setattr"},  # one mark of CrewAI on functions of ours
+    "integrations/openai_agents.py": {"setattr"},  # only fields of a copy of the SDK's own tool
     "integrations/adk.py": {"setattr"},  # only fields of ADK's own model, by which what was recorded is read
     "stores/sqlite/transaction.py": {"ctypes"},  # keeps what a forked child inherits from being closed there
     "stores/sqlite/alarm.py": {"ctypes"},  # the system's own way to be told of a change to a file

@@ -5,13 +5,9 @@ Use them beside the built-in detectors, not instead: docs/redaction.md lists wha
 
 from __future__ import annotations
 
-import importlib
-import inspect
-import pkgutil
 import re
-from collections.abc import Iterator
 
-import detect_secrets.plugins
+from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from detect_secrets.plugins.base import RegexBasedDetector
 
 # Each would keep back too little, or take time that grows with the square of the text.
@@ -29,13 +25,6 @@ def patterns() -> list[re.Pattern[str]]:
 
     Pin the version of detect-secrets: another set of rules records another form of a call, which is then another call.
     """
-    return [pattern for plugin in _plugins() for pattern in plugin().denylist]
-
-
-def _plugins() -> Iterator[type[RegexBasedDetector]]:
-    for module in pkgutil.iter_modules(detect_secrets.plugins.__path__, "detect_secrets.plugins."):
-        for plugin in vars(importlib.import_module(module.name)).values():
-            if not inspect.isclass(plugin) or plugin.__module__ != module.name or plugin.__name__ in LEFT_OUT:
-                continue
-            if issubclass(plugin, RegexBasedDetector) and not inspect.isabstract(plugin):
-                yield plugin
+    found = get_mapping_from_secret_type_to_class().values()
+    kept = [one for one in found if issubclass(one, RegexBasedDetector) and one.__name__ not in LEFT_OUT]
+    return [pattern for plugin in kept for pattern in plugin().denylist]

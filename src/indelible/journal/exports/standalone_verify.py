@@ -10,10 +10,9 @@ says what its maker wanted. It exits with 0 verified, 1 tampered, 2 cannot tell.
 
 import argparse
 import sys
-from importlib.abc import Loader, MetaPathFinder
+from importlib.abc import MetaPathFinder, SourceLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 try:
@@ -26,18 +25,20 @@ MODULES: dict[str, str] = {}
 """Holds the source of each module that is packed in here."""
 
 
-class Packed(MetaPathFinder, Loader):
+class Packed(MetaPathFinder, SourceLoader):
     """Finds modules in this file, before any that is installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         is_package = any(module.startswith(f"{name}.") for module in MODULES)
         if not is_package and name not in MODULES:
             return None
-        return ModuleSpec(name, self, origin=f"{__file__}:{name}", is_package=is_package)
+        return ModuleSpec(name, self, origin=self.get_filename(name), is_package=is_package)
 
-    def exec_module(self, module: ModuleType) -> None:
-        source = MODULES.get(module.__name__, "")
-        exec(compile(source, f"{__file__}:{module.__name__}", "exec"), module.__dict__)  # noqa: S102
+    def get_filename(self, fullname: str) -> str:
+        return f"{__file__}:{fullname}"
+
+    def get_data(self, path: str) -> bytes:
+        return MODULES.get(path.removeprefix(f"{__file__}:"), "").encode()
 
 
 # <packed modules>

@@ -244,6 +244,7 @@ var verifier = (function(exports) {
 			},
 			"processing|policy_checked|processing": {
 				"always": ["policy"],
+				"only_retry": true,
 				"sometimes": []
 			},
 			"processing|tool_call_finished|failed": {
@@ -267,7 +268,6 @@ var verifier = (function(exports) {
 				"always": [],
 				"only_retry": true,
 				"sometimes": [
-					"again",
 					"approval",
 					"charges",
 					"grant",
