@@ -6,6 +6,8 @@ Use them beside the built-in detectors, not instead: docs/redaction.md lists wha
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from typing import Any
 
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
 from detect_secrets.plugins.base import RegexBasedDetector
@@ -25,6 +27,6 @@ def patterns() -> list[re.Pattern[str]]:
 
     Pin the version of detect-secrets: another set of rules records another form of a call, which is then another call.
     """
-    found = get_mapping_from_secret_type_to_class().values()
+    found: Iterable[Any] = get_mapping_from_secret_type_to_class().values()
     kept = [one for one in found if issubclass(one, RegexBasedDetector) and one.__name__ not in LEFT_OUT]
     return [pattern for plugin in kept for pattern in plugin().denylist]

@@ -25,7 +25,7 @@ MODULES: dict[str, str] = {}
 """Holds the source of each module that is packed in here."""
 
 
-class Packed(MetaPathFinder, SourceLoader):
+class Packed(MetaPathFinder, SourceLoader):  # type: ignore[misc]
     """Finds modules in this file, before any that is installed."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
