@@ -41,8 +41,8 @@ from indelible.core.commands import (
     OverBudget,
     RefusedByPolicy,
 )
-from indelible.core.effects.calls import HARMLESS, OnCrash
-from indelible.core.effects.effect import ENDED, GRANT_MARK, Claim, Effect, asked_by, hash_of
+from indelible.core.effects.calls import OnCrash
+from indelible.core.effects.effect import ENDED, GRANT_MARK, Claim, Effect, asked_by, doubted_next, hash_of
 from indelible.core.effects.identity import digest_of, without
 from indelible.core.events import facts_json
 from indelible.core.people.standing import is_token_revoked, may_permit
@@ -437,7 +437,7 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
     )
     if claimed.permission_id is None:
         claimed = replace(claimed, permission_id=_mark_of(permission))
-    doubted = _doubted_before(effect)
+    doubted = doubted_next(effect.status, effect.side_effect, effect.attempt)
     if doubted != claimed.doubted:
         claimed = replace(claimed, doubted=doubted)
     committed = said_by(command.verdict)
@@ -449,12 +449,6 @@ def _attempt(command: Open, effect: Effect, now: datetime, sheets: Sheets, permi
         committed["charges"] = claimed.charges_json
     change = Change(claimed, "tool_call_started", committed, (*permission, *reserved))
     return Step(Claimed(Claim(claimed, command.token, holder=holder)), (change,))
-
-
-def _doubted_before(effect: Effect) -> int | None:
-    """Return the newest attempt if it may have happened, so that the next one cannot deny it by what it reports."""
-    may_have_happened = effect.status in ("processing", "in_doubt") and effect.side_effect not in HARMLESS
-    return effect.attempt if may_have_happened else None
 
 
 def tries_again(command: Open, effect: Effect, now: datetime) -> bool:

@@ -9,7 +9,7 @@ from hashlib import sha256
 from json import dumps
 from typing import Any, Literal, get_args
 
-from indelible.core.effects.calls import OnCrash, SideEffect, check_name
+from indelible.core.effects.calls import HARMLESS, OnCrash, SideEffect, check_name
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.request_keys import request_key_of
 from indelible.core.privacy.redaction import Screen
@@ -264,6 +264,11 @@ class Effect:
         """Is there something to be done about it now: was it abandoned, or did the time to decide it run out?"""
         waits = self.status in ("processing", "requires_approval", "in_doubt")
         return waits and self.lease_until is not None and self.lease_until <= now
+
+
+def doubted_next(status: str, side_effect: str, attempt: int) -> int | None:
+    """Return the newest attempt if it may have happened, so that the next one cannot deny it by what it reports."""
+    return attempt if status in ("processing", "in_doubt") and side_effect not in HARMLESS else None
 
 
 def detail_erased(effect: Effect) -> EffectErased:

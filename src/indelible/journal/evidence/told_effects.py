@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import KeysView
 from dataclasses import dataclass
 
-from indelible.core.effects.calls import HARMLESS
-from indelible.core.effects.effect import ERASED_TEXT, GRANT_MARK, Effect
+from indelible.core.effects.effect import ERASED_TEXT, GRANT_MARK, Effect, doubted_next
 from indelible.core.events import instant
 from indelible.core.verifying.bodies import EffectBody, commits_of, unquoted
 from indelible.core.verifying.moves import STILL
@@ -58,8 +57,7 @@ class Told:
         names = commits_of(body.commits).keys()
         self.charges = self._charges_after(body, names, shown)
         if int(body.attempt) > self.attempt:
-            may_have_happened = self.status in ("processing", "in_doubt") and self.side_effect not in HARMLESS
-            self.doubted = self.attempt if may_have_happened else None
+            self.doubted = doubted_next(self.status, self.side_effect, self.attempt)
         self.status, self.attempt, self.updated_at = body.status, int(body.attempt), body.at
         self.version += 1
         self.detail_seq = None if names.isdisjoint(_DETAILS) else int(body.seq)
