@@ -53,6 +53,8 @@ class Sheet:
     run_id: str | None = None
     seq: int | None = None
     created_at: datetime | None = None
+    mac: bytes | None = field(default=None, repr=False, compare=False)
+    """What its row was written with, if rows carry macs; see `core.macs`."""
 
     @property
     def ref(self) -> SheetRef:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
 
@@ -12,6 +12,7 @@ from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, c
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
+from indelible.engine.authenticating import authenticate_rows, make_writer_keys
 from indelible.engine.comparing import compare_before_writing
 from indelible.engine.desk import Desk
 from indelible.engine.engine import Engine
@@ -137,6 +138,7 @@ class OpenedDesk(Desk):
             )
             undone.callback(notary.close)
             if not is_remote(store.address):
+                authenticate_rows(store, keys, is_sealed_here=seal)
                 compare_before_writing(store, keys, signer)
             redaction_key = RedactionKey(store, keys)
             view: EncryptingStore | None = None
@@ -182,7 +184,10 @@ def migrate(url: str | None = None) -> list[str]:
     Raises:
         Misconfigured: Another ledger belongs into the file; the folder of keys knows it.
     """
-    return migrate_store(url, expected_in(None))
+    applied = migrate_store(url, expected_in(None))
+    with closing(open_store(url)) as store:
+        make_writer_keys(store)
+    return applied
 
 
 def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:

@@ -34,6 +34,7 @@ from indelible.core.effects.effect import ENDED, Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import JournalStore
+from indelible.core.macs import Macs
 from indelible.core.ports import Alarm, Compare, Filter, Outline, Seen, Store, Transaction
 from indelible.core.privacy.encryption import (
     DATA_KEY_BYTES,
@@ -246,6 +247,23 @@ class EncryptingStore:
     @sign_event.setter
     def sign_event(self, sign: Callable[[bytes], bytes] | None) -> None:
         self._store.sign_event = sign
+
+    @property
+    def macs(self) -> Callable[[str], Macs] | None:
+        """Gives what makes and checks the macs of a tenant's rows."""
+        return self._store.macs
+
+    @macs.setter
+    def macs(self, macs: Callable[[str], Macs] | None) -> None:
+        self._store.macs = macs
+
+    def has_macs(self) -> bool:
+        """Say whether this ledger's rows carry macs."""
+        return self._store.has_macs()
+
+    def begin_macs(self) -> bool:
+        """Let the rows carry macs from now on."""
+        return self._store.begin_macs()
 
     @property
     def compare(self) -> Compare | None:
