@@ -93,7 +93,7 @@ def decide(
     `effects` holds those of all commands, and `sheets` those that `needed_sheets` and `brakes_of` name for them; None
     where there is none. What is not in them was not read, and a command that rests on it raises `StateNotRead`.
     """
-    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in GUARDED}
+    standing = {ref: 0 if sheet is None else sheet.guard for ref, sheet in sheets.items() if ref.kind in GUARDED}
     batch = Batch(standing=standing, macs=by.macs)
     latest = dict(sheets)
     for command in commands:

@@ -47,6 +47,7 @@ RIGHT_EVENTS = frozenset(
 _USED = frozenset({"before", "is_ended", "uses_left", "version"})
 """What of a grant changes when a call uses it."""
 _OPEN = ("pending", "approved")
+_STOPPED = "stopped"
 _BY_NO_HOLDER = "was not written by a holder of the ledger's keys"
 
 
@@ -191,7 +192,7 @@ class Macs:
         return own + self._signed(_right_message(self.tenant, sheet, right.content, uses)) + uses
 
     def _kept(self, before: Sheet, right: _Right) -> bytes | None:
-        was = _right_in(before)
+        was = None if before.body is None else _right_in(before)
         signature = (before.mac or b"")[MAC_BYTES:]
         if was is None or not signature or was.content != right.content:
             return None
@@ -209,11 +210,15 @@ class Macs:
             return sheet
         if sheet.body is None or not self._is_written_by_holder(sheet):
             return self._disbelieved(sheet, _BY_NO_HOLDER)
-        if sheet.kind in REMEMBERED:
-            if sheet.version < self.newest.version(sheet.ref):
-                return self._disbelieved(sheet, "is an older one that was put back")
+        if sheet.kind not in REMEMBERED:
+            return sheet
+        newest = self.newest.version(sheet.ref)
+        if sheet.version >= newest:
             self.newest.note(sheet.ref, sheet.version)
-        return sheet
+            return sheet
+        if sheet.kind == "stop" and sheet.status == _STOPPED:  # an old stop is believed: it lets nothing run
+            return replace(sheet, version=newest, row_version=sheet.version)
+        return self._disbelieved(sheet, "is an older one that was put back")
 
     def believed(self, sheets: Sheets) -> Sheets:
         """Return the sheets at some places as they may be believed."""
@@ -237,7 +242,7 @@ class Macs:
         version = self.newest.version(ref) if ref.kind in REMEMBERED else 0
         if not version:
             return None
-        return self._disbelieved(Sheet(kind=ref.kind, id=ref.id, version=version, status="", body=None), "is gone")
+        return self._disbelieved(Sheet(kind=ref.kind, id=ref.id, version=0, status="", body=None), "is gone")
 
     def _is_written_by_holder(self, sheet: Sheet) -> bool:
         if not self._is_own("sheet", _sheet_content(self.tenant, sheet), sheet.mac):
@@ -253,9 +258,10 @@ class Macs:
 
     def _disbelieved(self, sheet: Sheet, why: str) -> Sheet:
         forged = self._forged(f"the row of {sheet.kind} {sheet.id}", why)
-        if sheet.is_recorded:
-            return replace(sheet, body=None)
-        raise forged
+        if not sheet.is_recorded:
+            raise forged
+        newest = self.newest.version(sheet.ref) if sheet.kind in REMEMBERED else 0
+        return replace(sheet, body=None, version=max(newest, sheet.version), row_version=sheet.version)
 
     def _forged(self, what: str, why: str = _BY_NO_HOLDER) -> RecordForged:
         text = f"{what} {why}; nothing was run on it. See what else was changed: indelible verify"

@@ -23,15 +23,13 @@ def authenticate_rows(store: Store, keys: str | Path | None, *, is_sealed_here: 
     if store.macs is not None:
         return
     folder = resolved_keys(keys)
-    if is_postgres(store.address):
-        store.macs = writer_keys(store, folder, may_make=False)
-    elif is_sealed_here:
+    if is_sealed_here or is_postgres(store.address):
+        store.macs = writer_keys(store, folder, may_make=is_sealed_here)
+        return
+    with suppress(KeyUnusable):  # a folder that cannot be written: this process signs nothing and needs no key
         store.macs = writer_keys(store, folder, may_make=True)
-    else:
-        with suppress(KeyUnusable):  # a folder that cannot be written: this process signs nothing and needs no key
-            store.macs = writer_keys(store, folder, may_make=True)
-            return
-        store.macs = writer_keys(store, folder, may_make=False)
+        return
+    store.macs = writer_keys(store, folder, may_make=False)
 
 
 def make_writer_keys(store: Store, keys: str | Path | None = None) -> None:

@@ -23,7 +23,7 @@ from indelible.errors import BadCall
 from indelible.journal.keys.files import has_data_keys, resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.redaction_key import RedactionKey
-from indelible.stores import Reach, is_postgres, is_remote, open_store
+from indelible.stores import Reach, address_of, is_postgres, is_remote, open_store
 from indelible.stores import migrate as migrate_store
 
 if TYPE_CHECKING:
@@ -185,8 +185,9 @@ def migrate(url: str | None = None) -> list[str]:
         Misconfigured: Another ledger belongs into the file; the folder of keys knows it.
     """
     applied = migrate_store(url, expected_in(None))
-    with closing(open_store(url)) as store:
-        make_writer_keys(store)
+    if is_postgres(address_of(url)):  # a SQLite ledger gets its keys when it is first opened
+        with closing(open_store(url)) as store:
+            make_writer_keys(store)
     return applied
 
 

@@ -12,6 +12,7 @@ import uvicorn
 from prometheus_client import disable_created_metrics
 
 from indelible.core.effects.calls import DEFAULT_TENANT
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.comparing import compare_before_writing
 from indelible.errors import Misconfigured
 from indelible.journal.keys.files import resolved_keys
@@ -82,6 +83,8 @@ def serve(
     has_named_keys = keys is not None
     keys = resolved_keys(keys)  # now: the current folder may change
     store = open_store(url, expect=expected_in(keys))
+    is_sealed_here = has_named_keys or not is_postgres(store.address)
+    authenticate_rows(store, keys, is_sealed_here=is_sealed_here)
     compare_before_writing(store, keys)
     ledgers = Ledgers(
         store,
@@ -90,7 +93,7 @@ def serve(
         keys=keys,
         encrypt=encrypt,
         environment=environment,
-        seal=has_named_keys or not is_postgres(store.address),
+        seal=is_sealed_here,
     )
     if rounds is not None:
         ledgers.worker = Worker(ledgers, rounds, channels=channels, keys=keys, encrypt=encrypt)

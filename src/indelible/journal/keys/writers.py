@@ -67,6 +67,8 @@ class WriterKeys:
     def _keys_of(self, tenant: str) -> dict[str, str]:
         if tenant in self._given:
             return self._given[tenant]
+        if self._ring is not None and (taken := _taken(self._ring, tenant)) is not None:
+            return taken
         if self._master is None:
             raise KeyUnusable(
                 f"${VARIABLE} holds no writer key of tenant {tenant} of {self._ledger_name}; on the machine with the "
@@ -87,15 +89,6 @@ class WriterKeys:
             keys.pop("seed", None)
         content = {"v": _VERSION, "ledger": self._ledger_name, "tenant": tenant, **keys}
         return urlsafe_b64encode(json.dumps(content, sort_keys=True).encode()).decode()
-
-    def take(self, line: str) -> None:
-        """Keep the exported keys of a tenant that was moved here, beside the ledger's own."""
-        assert self._ring is not None, "a ledger in memory takes no tenants in"
-        keys = _read_line(line)
-        with locked(self._ring):
-            write_private(self._ring / f"writers-{file_name(keys['tenant'])}.key", json.dumps(keys).encode())
-        self._given[keys["tenant"]] = keys
-        self._macs.pop(keys["tenant"], None)
 
 
 class NewestVersions:
@@ -179,7 +172,7 @@ def writer_keys(store: Store, keys: Path | None, *, may_make: bool) -> WriterKey
     given = _given(store.ledger_name)
     ring = None if keys is None else ring_folder(store.ledger_name, keys)
     master = None if ring is None else read_private(ring / _FILE)
-    if ring is not None and master is None and may_make and not given and not store.has_macs():
+    if ring is not None and master is None and may_make and not given:
         master = _made(store, ring)
     if master is None and not given:
         if store.has_macs():
@@ -191,24 +184,29 @@ def writer_keys(store: Store, keys: Path | None, *, may_make: bool) -> WriterKey
         return None
     if master is not None and not store.has_macs():
         store.begin_macs()  # a process died before it could say so
-    taken = {} if ring is None or master is None else _taken(ring)
-    return WriterKeys(
-        store.ledger_name, None if master is None else _read_master(master, ring), {**taken, **given}, ring
-    )
+    return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring)
+
+
+def copy_writer_keys(old: str, new: str, tenant: str) -> None:
+    """Give a ledger the keys of a tenant that moves there from another one, where both are files."""
+    source, target = ring_folder(old, None), ring_folder(new, None)
+    master = read_private(source / _FILE)
+    if master is None:
+        return
+    keys = WriterKeys(old, _read_master(master, source), {}, source)
+    with locked(target):
+        write_private(_taken_file(target, tenant), keys.export(tenant, with_rights=True).encode())
 
 
 def _made(store: Store, ring: Path) -> bytes | None:
     """Make the master of a ledger in which nothing was written; None if something was."""
     with locked(ring):
         kept = read_private(ring / _FILE)
-        if kept is not None:
-            return kept  # another process was faster
+        if kept is not None or not store.begin_macs():
+            return kept  # another process was faster, or the ledger is from before
         kept = os.urandom(KEY_BYTES).hex().encode() + b"\n"
-        write_private(ring / _FILE, kept)  # first: a ledger that demands a key which was lost could not be used
-        if store.begin_macs():
-            return kept
-        (ring / _FILE).unlink()
-        return None
+        write_private(ring / _FILE, kept)  # if we die before this, whoever opens the empty ledger next makes it
+        return kept
 
 
 def _read_master(content: bytes, ring: Path | None) -> bytes:
@@ -221,10 +219,14 @@ def _read_master(content: bytes, ring: Path | None) -> bytes:
     return master
 
 
-def _taken(ring: Path) -> dict[str, dict[str, str]]:
-    """Return the keys of tenants that were moved here."""
-    found = (json.loads(read_private(path) or b"{}") for path in sorted(ring.glob("writers-*.key")))
-    return {keys["tenant"]: keys for keys in found}
+def _taken_file(ring: Path, tenant: str) -> Path:
+    return ring / f"writers-{file_name(tenant)}.key"
+
+
+def _taken(ring: Path, tenant: str) -> dict[str, str] | None:
+    """Return the keys of a tenant that was moved here from another ledger; None if it was not."""
+    kept = read_private(_taken_file(ring, tenant))
+    return None if kept is None else _read_line(kept.decode("ascii", "replace"))
 
 
 def _given(ledger_name: str) -> dict[str, dict[str, str]]:

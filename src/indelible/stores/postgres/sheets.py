@@ -131,7 +131,7 @@ def _put_kept(values: Named, batch: Batch) -> None:
     """Put in the sheets that a batch writes, in the order in which they are locked, and whom it rests on."""
     pairs = [batch.sheets[ref] for ref in sorted(batch.sheets)]
     sheets = [after for _, after in pairs]
-    values["kept_was_version"] = wire.bigints(0 if before is None else before.version for before, _ in pairs)
+    values["kept_was_version"] = wire.bigints(0 if before is None else before.guard for before, _ in pairs)
     values["kept_kind"] = wire.words([sheet.kind for sheet in sheets])
     values["kept_id"] = wire.texts(sheet.id for sheet in sheets)
     values["kept_version"] = wire.bigints(sheet.version for sheet in sheets)

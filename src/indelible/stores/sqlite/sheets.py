@@ -52,9 +52,13 @@ def read_sheets(connection: apsw.Connection, tenant: str, refs: Sequence[SheetRe
 
 def write_sheets(connection: apsw.Connection, tenant: str, batch: Batch) -> bool:
     """Writes the sheets of a batch, new ones and those that nobody changed since; says whether that was all of them."""
-    new = [_row(tenant, batch, after) for before, after in batch.sheets.values() if before is None]
+    new = [
+        _row(tenant, batch, before, after)
+        for before, after in batch.sheets.values()
+        if before is None or not before.guard
+    ]
     execute_rows(connection, SQL["insert_sheets"], new)
-    changed = [(before, after) for before, after in batch.sheets.values() if before is not None]
+    changed = [(before, after) for before, after in batch.sheets.values() if before is not None and before.guard]
     kept = [_kept_row(tenant, batch, *pair) for pair in changed if _stays_in_place(*pair)]
     moved = [_moved_row(tenant, batch, *pair) for pair in changed if not _stays_in_place(*pair)]
     written = execute_rows(connection, SQL["update_sheets"], kept) + execute_rows(connection, SQL["move_sheets"], moved)
@@ -116,7 +120,7 @@ def _stays_in_place(before: Sheet, after: Sheet) -> bool:
     return (before.status, before.topic, before.due_at) == (after.status, after.topic, after.due_at)
 
 
-def _row(tenant: str, batch: Batch, sheet: Sheet) -> Row:
+def _row(tenant: str, batch: Batch, before: Sheet | None, sheet: Sheet) -> Row:
     due_at = None if sheet.due_at is None else micros(sheet.due_at)
     created_at = None if sheet.created_at is None else micros(sheet.created_at)
     place = (tenant, sheet.kind, sheet.id)
@@ -129,14 +133,14 @@ def _row(tenant: str, batch: Batch, sheet: Sheet) -> Row:
         due_at,
         *told,
         created_at,
-        batch.mac_of_sheet(None, sheet),
+        batch.mac_of_sheet(before, sheet),
     )
 
 
 def _kept_row(tenant: str, batch: Batch, before: Sheet, after: Sheet) -> Row:
     place = (tenant, after.kind, after.id)
     told = (after.run_id, after.seq, _body(after))
-    return (*place, before.version, after.version, *told, batch.mac_of_sheet(before, after))
+    return (*place, before.guard, after.version, *told, batch.mac_of_sheet(before, after))
 
 
 def _moved_row(tenant: str, batch: Batch, before: Sheet, after: Sheet) -> Row:
