@@ -65,10 +65,10 @@ class WriterKeys:
         )
 
     def _keys_of(self, tenant: str) -> dict[str, str]:
-        if tenant in self._given:
-            return self._given[tenant]
         if self._ring is not None and (taken := _taken(self._ring, tenant)) is not None:
             return taken
+        if self._master is None and tenant in self._given:
+            return self._given[tenant]
         if self._master is None:
             raise KeyUnusable(
                 f"${VARIABLE} holds no writer key of tenant {tenant} of {self._ledger_name}; on the machine with the "
