@@ -14,9 +14,3 @@ def lend_writer_keys(monkeypatch: pytest.MonkeyPatch, ledger: Any, *, with_right
     keys = ledger._engine.store.macs
     assert isinstance(keys, WriterKeys)
     monkeypatch.setenv(VARIABLE, keys.export(ledger.tenant, with_rights=with_rights))
-
-
-@pytest.fixture
-def without_macs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let rows carry no macs: for what holds also without them."""
-    monkeypatch.setattr("indelible.engine.authenticating.writer_keys", lambda *_args, **_words: None)

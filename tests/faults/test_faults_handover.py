@@ -225,7 +225,7 @@ def test_94_a_run_that_was_handed_over_is_given_up_here_and_stays_fenced(here: D
 
 def export_and_die(line: Connection, url: str, folder: str, to: str, writes: int, *, is_written: bool) -> None:
     """Is a process that is killed just before or after its nth transaction, while it hands a run over."""
-    ledger = Ledger.open(url, tenant="acme", wakeups=False, seal=False, keys=Path(folder) / "keys")
+    ledger = Ledger.open(url, tenant="acme", wakeups=False, seal=False)
     apply, count = ledger._engine.store.apply, 0
 
     def dying(*args: Any) -> Any:

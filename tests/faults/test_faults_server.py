@@ -42,7 +42,6 @@ from indelible.server.signin.credentials import Credentials
 from indelible.stores import is_postgres, open_store
 from indelible.stores.postgres import PostgresStore
 from tests.journal.test_set_back import Backup
-from tests.lending import lend_writer_keys
 from tests.postgres import PostgresServer
 from tests.scenarios.shells import Count
 from tests.server.serving import Served
@@ -195,10 +194,7 @@ async def test_60_a_library_process_with_the_keys_compares_on_each_new_connectio
     assert handler.entries == 5
 
 
-def test_60_a_worker_stops_a_restored_ledger_before_an_agent_without_keys_calls(
-    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+def test_60_a_worker_stops_a_restored_ledger_before_an_agent_without_keys_calls(store_url: str, tmp_path: Path) -> None:
     migrate(store_url)
     place: dict[str, Any] = {"url": store_url, "seal": False}
     backup, handler = Backup(store_url), Count("paid")
@@ -206,7 +202,6 @@ def test_60_a_worker_stops_a_restored_ledger_before_an_agent_without_keys_calls(
     with Ledger.open(**place, keys=tmp_path / "keys") as ledger:
         ledger.run(order(1), handler)
         ledger.seal()
-        lend_writer_keys(monkeypatch, ledger, with_rights=False)
     backup.put_back()
     with Ledger.open(**place, keys=tmp_path / "keys") as ledger:
         Upkeep(ledger, lambda: [ledger.tenant], tell=lambda trouble, problem: None).go(time.monotonic())

@@ -26,7 +26,6 @@ from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.test_set_back import Backup
-from tests.lending import lend_writer_keys
 from tests.scenarios.shells import Count
 
 
@@ -72,11 +71,10 @@ def stopped_and_restored(place: dict[str, Any]) -> tuple[dict[str, Any], Till]:
 
 
 def test_60_a_stop_in_the_copy_does_not_hide_that_it_was_set_back(
-    stopped_and_restored: tuple[dict[str, Any], Till], monkeypatch: pytest.MonkeyPatch
+    stopped_and_restored: tuple[dict[str, Any], Till],
 ) -> None:
     place, till = stopped_and_restored
     with Ledger.open(**place) as ledger:
-        lend_writer_keys(monkeypatch, ledger)
         with pytest.raises(Stopped, match="set back"):
             ledger.run(charge(2), till)
         for keys in (place["keys"], place["keys"] / "none"):  # with the keys, and without
@@ -160,11 +158,9 @@ def test_60_go_compares_also_on_a_connection_that_was_compared(place: dict[str, 
 
 
 def test_60_a_tenant_that_was_set_back_is_compared_before_every_call(
-    stopped_and_restored: tuple[dict[str, Any], Till], monkeypatch: pytest.MonkeyPatch
+    stopped_and_restored: tuple[dict[str, Any], Till],
 ) -> None:
     place, till = stopped_and_restored
-    with Ledger.open(**place) as ledger:
-        lend_writer_keys(monkeypatch, ledger)
     with Ledger.open(**{**place, "keys": place["keys"] / "none"}) as ledger:  # it grows past what was signed
         ledger.go(by="ana", reason="maintenance is over")
         for amount in range(10, 15):

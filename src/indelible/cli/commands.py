@@ -47,8 +47,14 @@ def version() -> int:
 @click.option(
     "--new-ledger", "is_new_ledger", is_flag=True, help="SQLite: begin a ledger though another one belongs there."
 )
+@click.option(
+    "--writer-keys",
+    "has_writer_keys",
+    is_flag=True,
+    help="A new ledger: believe only rows written with its keys; see docs/keys.md.",
+)
 @about_ledger
-def migrate(is_secured: bool, is_new_ledger: bool) -> int:
+def migrate(is_secured: bool, is_new_ledger: bool, has_writer_keys: bool) -> int:
     """Bring the ledger's schema up to date.
 
     A ledger that is not there yet is made. `migrate from` takes over what another ledger recorded, `migrate to` moves
@@ -74,7 +80,7 @@ def migrate(is_secured: bool, is_new_ledger: bool) -> int:
         raise click.UsageError("--row-security is for PostgreSQL; a SQLite file has one reader, who sees all of it")
     if is_new_ledger:
         forget_expected(place)
-    applied = apply(place.address)
+    applied = apply(place.address, writer_keys=has_writer_keys)
     if is_secured:
         secure_rows(place.address)
     address = without_password(place.address)

@@ -118,7 +118,7 @@ def export_writer(with_rights: bool) -> None:
         if not isinstance(macs, WriterKeys):
             raise KeyUnusable(
                 f"the rows of {ledger.journal_name} carry no macs, so there is no writer key; a ledger gets one when "
-                "it is made: indelible migrate"
+                "it is made: indelible migrate --writer-keys"
             )
         line = macs.export(place.tenant, with_rights=with_rights)
     if place.is_json:

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 
 from indelible.core.ports import Store
-from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.writers import writer_keys
-from indelible.stores import is_postgres
+from indelible.journal.keys.writers import make_writer_keys, writer_keys
 
 
-def authenticate_rows(store: Store, keys: str | Path | None, *, is_sealed_here: bool) -> None:
+def authenticate_rows(store: Store, keys: str | Path | None) -> None:
     """Have a store write and check macs, if its ledger's rows carry them.
-
-    A new SQLite ledger gets its keys here. A PostgreSQL ledger gets them by `indelible migrate`, on one machine.
 
     Raises:
         KeyUnusable: The rows carry macs, and the keys are not here.
     """
-    if store.macs is not None:
-        return
+    if store.macs is None:
+        store.macs = writer_keys(store, resolved_keys(keys))
+
+
+def begin_authenticating(store: Store, keys: str | Path | None = None) -> bool:
+    """Make the writer keys of a ledger in which nothing was written yet; return whether its rows carry macs now."""
     folder = resolved_keys(keys)
-    if is_sealed_here or is_postgres(store.address):
-        store.macs = writer_keys(store, folder, may_make=is_sealed_here)
-        return
-    with suppress(KeyUnusable):  # a folder that cannot be written: this process signs nothing and needs no key
-        store.macs = writer_keys(store, folder, may_make=True)
-        return
-    store.macs = writer_keys(store, folder, may_make=False)
-
-
-def make_writer_keys(store: Store, keys: str | Path | None = None) -> None:
-    """Make the writer keys of a ledger in which nothing was written yet."""
-    writer_keys(store, resolved_keys(keys), may_make=True)
+    return folder is not None and make_writer_keys(store, folder)

@@ -12,18 +12,18 @@ from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, c
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
-from indelible.engine.authenticating import authenticate_rows, make_writer_keys
+from indelible.engine.authenticating import authenticate_rows, begin_authenticating
 from indelible.engine.comparing import compare_before_writing
 from indelible.engine.desk import Desk
 from indelible.engine.engine import Engine
 from indelible.engine.judging import Judging, policy_from
 from indelible.engine.notary import Notary, OnUnsealed, signer_maker
 from indelible.engine.preparing import AGENT, MEBIBYTE
-from indelible.errors import BadCall
+from indelible.errors import BadCall, Misconfigured
 from indelible.journal.keys.files import has_data_keys, resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.redaction_key import RedactionKey
-from indelible.stores import Reach, address_of, is_postgres, is_remote, open_store
+from indelible.stores import Reach, is_postgres, is_remote, open_store
 from indelible.stores import migrate as migrate_store
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ class OpenedDesk(Desk):
             )
             undone.callback(notary.close)
             if not is_remote(store.address):
-                authenticate_rows(store, keys, is_sealed_here=seal)
+                authenticate_rows(store, keys)
                 compare_before_writing(store, keys, signer)
             redaction_key = RedactionKey(store, keys)
             view: EncryptingStore | None = None
@@ -172,11 +172,13 @@ class OpenedDesk(Desk):
             return desk
 
 
-def migrate(url: str | None = None) -> list[str]:
+def migrate(url: str | None = None, *, writer_keys: bool = False) -> list[str]:
     """Bring the schema at an address up to date; a SQLite ledger that is not there yet is begun.
 
     Args:
         url: The address. Default: $INDELIBLE_URL, else `.indelible/ledger.db` in the current folder.
+        writer_keys: Whether the rows of a ledger in which nothing was written yet carry macs from now on. The keys
+            are made in the folder of keys; a process without them is refused. Default: False.
 
     Returns:
         The names of the migrations that were applied.
@@ -185,9 +187,13 @@ def migrate(url: str | None = None) -> list[str]:
         Misconfigured: Another ledger belongs into the file; the folder of keys knows it.
     """
     applied = migrate_store(url, expected_in(None))
-    if is_postgres(address_of(url)):  # a SQLite ledger gets its keys when it is first opened
+    if writer_keys:
         with closing(open_store(url)) as store:
-            make_writer_keys(store)
+            if not begin_authenticating(store):
+                raise Misconfigured(
+                    f"{store.address} was written to before, so its rows carry no macs. Begin a new ledger with "
+                    "writer keys, or go on without them"
+                )
     return applied
 
 

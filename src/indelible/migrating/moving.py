@@ -286,7 +286,7 @@ def _stop_of(store: Store, tenant: str) -> Stop | None:
 
 def _opened(address: str) -> AbstractContextManager[Store]:
     store = open_store(address, wakeups=False, expect=expected_in(None))
-    authenticate_rows(store, None, is_sealed_here=False)
+    authenticate_rows(store, None)
     return closing(store)
 
 

@@ -40,7 +40,7 @@ class Ledgers:
         **words: Any,
     ) -> None:
         """Opens each with the same words as `AsyncLedger.open`; the gateway runs the server's own tools."""
-        authenticate_rows(store, words.get("keys"), is_sealed_here=bool(words.get("seal")))
+        authenticate_rows(store, words.get("keys"))
         self.store = store
         self.webhooks = dict(webhooks or {})
         """Are the providers whose signed messages are taken, by name."""

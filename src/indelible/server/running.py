@@ -83,8 +83,7 @@ def serve(
     has_named_keys = keys is not None
     keys = resolved_keys(keys)  # now: the current folder may change
     store = open_store(url, expect=expected_in(keys))
-    is_sealed_here = has_named_keys or not is_postgres(store.address)
-    authenticate_rows(store, keys, is_sealed_here=is_sealed_here)
+    authenticate_rows(store, keys)
     compare_before_writing(store, keys)
     ledgers = Ledgers(
         store,
@@ -93,7 +92,7 @@ def serve(
         keys=keys,
         encrypt=encrypt,
         environment=environment,
-        seal=is_sealed_here,
+        seal=has_named_keys or not is_postgres(store.address),
     )
     if rounds is not None:
         ledgers.worker = Worker(ledgers, rounds, channels=channels, keys=keys, encrypt=encrypt)

@@ -156,24 +156,21 @@ class NewestVersions:
         self._kept, self._mark = kept, mark
 
 
-def writer_keys(store: Store, keys: Path | None, *, may_make: bool) -> WriterKeys | None:
+def writer_keys(store: Store, keys: Path | None) -> WriterKeys | None:
     """Return the writer keys of a ledger; None if its rows carry no macs.
 
     Args:
         store: The ledger's own store, not a server.
         keys: The folder of all keys.
-        may_make: Whether a ledger in which nothing was written yet gets its keys now.
 
     Raises:
         KeyUnusable: Its rows carry macs, and the keys are not here.
     """
     if store.address == ":memory:":
-        return WriterKeys(store.ledger_name, os.urandom(KEY_BYTES), {}, None)
+        return None  # no other program can write there
     given = _given(store.ledger_name)
     ring = None if keys is None else ring_folder(store.ledger_name, keys)
     master = None if ring is None else read_private(ring / _FILE)
-    if ring is not None and master is None and may_make and not given:
-        master = _made(store, ring)
     if master is None and not given:
         if store.has_macs():
             raise KeyUnusable(
@@ -198,15 +195,19 @@ def copy_writer_keys(old: str, new: str, tenant: str) -> None:
         write_private(_taken_file(target, tenant), keys.export(tenant, with_rights=True).encode())
 
 
-def _made(store: Store, ring: Path) -> bytes | None:
-    """Make the master of a ledger in which nothing was written; None if something was."""
+def make_writer_keys(store: Store, keys: Path) -> bool:
+    """Make the writer keys of a ledger in which nothing was written; return False if something was, without keys.
+
+    If this process dies in between, the next one that calls this makes them: the ledger is still empty.
+    """
+    ring = ring_folder(store.ledger_name, keys)
+    if read_private(ring / _FILE) is not None:
+        return True
     with locked(ring):
-        kept = read_private(ring / _FILE)
-        if kept is not None or not store.begin_macs():
-            return kept  # another process was faster, or the ledger is from before
-        kept = os.urandom(KEY_BYTES).hex().encode() + b"\n"
-        write_private(ring / _FILE, kept)  # if we die before this, whoever opens the empty ledger next makes it
-        return kept
+        if read_private(ring / _FILE) is not None or not store.begin_macs():
+            return read_private(ring / _FILE) is not None  # another process was faster, or the ledger is from before
+        write_private(ring / _FILE, os.urandom(KEY_BYTES).hex().encode() + b"\n")
+    return True
 
 
 def _read_master(content: bytes, ring: Path | None) -> bytes:

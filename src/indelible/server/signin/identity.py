@@ -32,7 +32,7 @@ class Identity:
     """Knows whose token and whose cookie is whose, by what is kept in the ledger itself."""
 
     def __init__(self, store: Store) -> None:
-        authenticate_rows(store, None, is_sealed_here=False)
+        authenticate_rows(store, None)
         self._store = store
         self._sightings = Sightings(store)
         self._credentials = Remembering(self._look)
