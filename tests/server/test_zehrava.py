@@ -74,7 +74,7 @@ def test_a_run_is_started_as_documented(runs: Runs) -> None:
 def test_an_event_is_recorded_as_documented_and_counted_from_one(runs: Runs) -> None:
     payload = {"tool": "fetch_data", "recordsFetched": 847}
     answer = runs.tell("tool_call_finished", stepName="fetch", payload=payload, sideEffectClass="read")
-    assert set(answer) == {"eventId", "seq", "eventType", "status", "createdAt"}
+    assert set(answer) == {"eventId", "seq", "eventType", "status", "createdAt", "timestamp"}
     told(answer, eventId=EVENT, seq=[2], eventType="tool_call_finished", status="recorded", createdAt=TIME)
 
 
@@ -145,6 +145,13 @@ def test_a_run_is_verified_as_documented(place: Place, runs: Runs) -> None:
     told(answer["checkpointIntegrity"]["checkpoints"][0], checkpointId=sealed["checkpointId"], valid=[True])
     told(answer["lineageContinuity"], valid=[True], parentRunId=[None])
     told(runs.post(f"{child}/verify")["lineageContinuity"], valid=[True], parentRunId=[runs.id])
+
+
+def test_79_what_is_recorded_is_answered_with_its_time_by_both_names(runs: Runs) -> None:
+    """Its client documents `timestamp`, its page `createdAt`."""
+    answer = runs.tell("plan_locked")
+    told(answer, timestamp=TIME)
+    assert answer["timestamp"] == answer["createdAt"]
 
 
 def test_71_a_child_is_told_of_by_its_parent_and_may_be_told_of_once_more(runs: Runs) -> None:
