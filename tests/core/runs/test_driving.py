@@ -80,6 +80,16 @@ def test_71_a_parent_is_told_of_its_child_in_the_same_write() -> None:
     assert world.story()[0].open_delegations == ["child", "other"]
 
 
+def test_71_a_parent_that_has_told_of_its_child_before_is_told_nothing_more() -> None:
+    world = World()
+    world.start()
+    told = Happening(type="delegation_started", payload_json=b'{"run":"child"}', side_effect="delegation")
+    assert isinstance(world.tell(told), RunMoved)
+    event = f"evt_{world.events['r'][1].hash}"
+    assert isinstance(world.start("child", parent="r", parent_event=event), RunMoved)
+    assert world.types() == ["run_started", "delegation_started"]
+
+
 @pytest.mark.parametrize("ending", ["completed", "canceled", "handed_over"])
 def test_71_a_run_does_not_begin_unless_its_parent_is_told(ending: Any) -> None:
     world = World()
