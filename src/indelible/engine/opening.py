@@ -126,7 +126,9 @@ class OpenedDesk(Desk):
             tenant = _tenant_of(store, tenant)
             is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
             if seal is None:
-                seal = signer is not None or has_named_keys or not is_sealed_elsewhere
+                seal = not is_remote(store.address) and (
+                    signer is not None or has_named_keys or not is_sealed_elsewhere
+                )
             notary = Notary(
                 store,
                 tenant,

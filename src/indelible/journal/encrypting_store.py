@@ -48,6 +48,7 @@ from indelible.core.privacy.encryption import (
     opened_effect,
 )
 from indelible.core.privacy.forgetting import ForgettingStore
+from indelible.core.runs.commands import StartRun, Tell
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import StoreError
 from indelible.journal.keys.data_keys import DataKeys
@@ -98,6 +99,11 @@ class EncryptingStore:
             command = replace(command, can_read=self._can_read(command.ref))
         key = self._key_for(command)
         ready = command if key is None else encrypted_command(command, key)
+        telling = command.telling if isinstance(command, StartRun) else None
+        if isinstance(ready, StartRun) and telling is not None:
+            told = self.encrypted(telling)  # with the key of the parent, whose record it joins
+            assert isinstance(told, Tell)
+            return replace(ready, to_parent_json=told.happenings[0].payload_json)
         edit = command.edit if isinstance(command, Open) else None
         if isinstance(ready, Open) and edit is not None and edit.is_exact:
             return replace(ready, edit=replace(edit, args_json=self._as_recorded(command.ref, edit.args_json)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from indelible.core.batch import Batch
-from indelible.core.commands import Command, is_about_effect, refs_of, run_named_by
+from indelible.core.commands import Command, is_about_effect, refs_of, runs_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Head
@@ -54,7 +54,9 @@ def look(
 ) -> View:
     """Reads the effects of commands, the heads of their runs and some sheets, all at one moment."""
     # Two callers of two runs may ask for the same effect: the heads of both runs are wanted.
-    places = list(dict.fromkeys((ref, run_named_by(c)) for c in commands for ref in refs_of(c)))
+    places = list(
+        dict.fromkeys((ref, run) for c in commands for ref in refs_of(c) for run in runs_named_by(c) or (None,))
+    )
     moment = None if clock is None else wire.timestamptz(clock)
     values = rows.place_values([ref for ref, _ in places], [run_id for _, run_id in places], moment)
     statement = SQL["look_with_sheets" if sheets else "look"]
@@ -97,7 +99,7 @@ def lock(
     refs = sorted({ref for command in commands if is_about_effect(command) for ref in refs_of(command)})
     values = {
         "tenant": tenant.encode(),
-        "run_ids": wire.words([run_id for run_id in map(run_named_by, commands) if run_id is not None]),
+        "run_ids": wire.words([run_id for command in commands for run_id in runs_named_by(command)]),
         "scopes": wire.words([ref.scope for ref in refs]),
         "keys": wire.hexes([ref.key for ref in refs]),
     }

@@ -10,7 +10,7 @@ import apsw
 
 from indelible.core.approvals.revoked import people_behind
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Command, Open, Record, refs_of, run_named_by
+from indelible.core.commands import Command, Open, Record, refs_of, runs_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Provenance
@@ -52,7 +52,7 @@ class Pen:
     ) -> Batch:
         """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
         runs = {effect.run_id for effect in effects.values() if effect is not None}
-        runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
+        runs.update(run_id for command in commands for run_id in runs_named_by(command))
         brakes = {ref for command in commands for ref in brakes_of(command)}
         sheets = read_sheets(self._connection, tenant, [*sheets_for(commands, effects), *brakes], by.macs)
         asked: set[SheetRef] = set()
