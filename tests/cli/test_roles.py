@@ -74,10 +74,9 @@ def lived(cli: Cli, logins: Logins) -> str:
 
 
 def test_98_a_writer_lives_the_whole_life_of_calls_and_a_reader_verifies_it(
-    cli: Cli, logins: Logins, lived: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    cli: Cli, logins: Logins, lived: str, tmp_path: Path
 ) -> None:
     assert cli("verify", "--url", logins.writer, "--key", lived).out.startswith("VERIFIED: ")
-    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "none"))
     reader = ("--url", logins.reader)
     assert cli("verify", *reader, "--key", lived).out.startswith("VERIFIED: ")
     assert {check["verdict"] for check in cli("doctor", *reader, "--json", code=None).json["checks"]} <= {"ok", "warn"}
@@ -105,11 +104,15 @@ def test_a_server_runs_as_a_writer(cli: Cli, logins: Logins) -> None:
     ],
 )
 def test_what_a_writer_can_still_change_is_found(cli: Cli, logins: Logins, lived: str, change: str) -> None:
-    with Ledger.open(logins.writer, seal=False) as ledger:
-        ledger.run(call("last", n=1), lambda effect: 1)
+    verify = ("verify", "--url", logins.writer, "--key", lived)
+    cli(*verify)
+    if "pending" in change:
+        with Ledger.open(logins.writer, seal=False) as ledger:
+            ledger.run(call("last", n=1), lambda effect: 1)
     with psycopg.connect(logins.writer, autocommit=True) as connection:
         assert connection.execute(change.encode()).rowcount > 0
-    assert cli("verify", "--url", logins.reader, "--key", lived, "--json", code=None).json["verdict"] == "tampered"
+    for _ in range(2):  # the second time, what the first one wrote waits to be sealed
+        assert cli(*verify, code=None).code in ((1, 2) if "effects" in change else (1,))
 
 
 def test_98_a_reader_writes_nothing(cli: Cli, logins: Logins, lived: str) -> None:

@@ -36,7 +36,7 @@ EXPLAINED = {
 WRITES = {
     name for name, text in EXPLAINED.items() if re.search(r"\b(INSERT INTO|UPDATE|DELETE FROM|FOR SHARE)\b", text)
 }
-OWNERS = {"note_migration"}
+OWNERS = {"note_migration", "begin_macs"}
 
 
 @pytest.fixture

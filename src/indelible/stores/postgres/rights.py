@@ -38,7 +38,7 @@ RIGHTS = (
         (
             "INSERT",
             "UPDATE (digest, status, attempt, version, token_hash, lease_until, opened_seq, detail_seq, updated_at, "
-            "awaited, approval_id, charges, doubted)",
+            "awaited, approval_id, charges, doubted, mac)",
         ),
         ("indelible_effects",),
         "an effect moves; an approver's edit changes the digest",
@@ -46,7 +46,7 @@ RIGHTS = (
     Right(_WRITING, ("INSERT", "UPDATE (count, head)"), ("indelible_runs",), "each event moves the head of its run"),
     Right(
         _WRITING,
-        ("INSERT", "UPDATE (version, status, topic, due_at, run_id, seq, body, created_at)", "DELETE"),
+        ("INSERT", "UPDATE (version, status, topic, due_at, run_id, seq, body, created_at, mac)", "DELETE"),
         ("indelible_sheets",),
         "approvals, budgets and notes change; places held for a sheet that was not written, sent messages and expired "
         "sign-ins are deleted",
