@@ -35,7 +35,7 @@ from indelible.core.verifying.manifests import Contents, check_manifest, number_
 from indelible.core.verifying.payloads import PayloadTally
 from indelible.core.verifying.trees import TreeWalk
 from indelible.core.verifying.trust import SignedHead, read_head
-from indelible.errors import BadCall, BadNote
+from indelible.errors import BadCall, BadNote, RecordForged
 from indelible.journal.evidence.evidence import Evidence, Proven
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.opening import open_evidence
@@ -106,6 +106,8 @@ def verify(
             _Verification(opened, demands, report, progress).run(now or datetime.now(UTC))
         finally:
             opened.close()
+    except RecordForged as forged:
+        report.verdict, report.flaw, report.why = "tampered", Caught(str(forged)).flaw, str(forged)
     except Caught as caught:
         report.verdict, report.flaw, report.why = "tampered", caught.flaw, str(caught)
     except CannotTell as problem:
