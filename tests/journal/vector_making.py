@@ -24,6 +24,7 @@ from indelible.core.verifying.moves import MOVES, STATUSES
 from indelible.testing.record.vectors import lines_of, zipped
 from tests.core.forged import changed, leaves
 from tests.core.journals import Holder
+from tests.journal import vector_votes
 from tests.journal.vector_books import (
     FIRST,
     KEYS,
@@ -64,6 +65,7 @@ def bases() -> dict[str, Files]:
         "rotated": sealed(rotated(), **ROTATED),
         "asked": sealed(asked()),
         "driven": sealed(driven()),
+        "standing": sealed(vector_votes.standing()),
         "run": part(calls(), [1, 2, 3, 4, 5, 11, 12], "run", "run-1"),
         "period": part(calls(), [*range(3, 9)], "period"),
         "calls.zip": {"bundle.zip": zipped(whole)},
@@ -938,12 +940,23 @@ def approvals() -> Iterator[Vector]:
         yield vector(f"approval: {name}", "asked", sealed(told, withheld=count))
 
 
+def votes() -> Iterator[Vector]:
+    """Give what rests on the values of permissions: where no values are shown, nothing is wrong."""
+    for name, book, expected in (*vector_votes.forged_votes(), *vector_votes.standings(), *vector_votes.charges()):
+        base = "standing" if name.startswith("standing") else "asked"
+        yield vector(name, base, sealed(book), expected, log=GOOD, counts_votes=True)
+    for name, book, expected, withheld in vector_votes.changed_sheets():
+        yield vector(name, "asked", sealed(book, withheld=withheld), expected, log=GOOD, counts_votes=True)
+    for name, book, expected, places, kind, run in vector_votes.parts():
+        yield vector(name, "asked", part(book, places, kind, run), expected, PART, counts_votes=True)
+
+
 def all_vectors() -> dict[str, Any]:
     made = [
         one
         for group in (
             *(signed_changes, moves, keys, values, heads, rotations, manifests, files_and_trees, parts, zips, ndjson),
-            *(runs, approvals),
+            *(runs, approvals, votes),
         )
         for one in group()
     ]

@@ -71,6 +71,7 @@ async function run(isAsked: boolean): Promise<void> {
     verifier = null
     return become({ is: 'tampered', head, flaw: report.flaw })
   }
+  if (report.verdict === 'cannot_tell') throw new Error('no key of this journal is known')
   const pinned = { ...found.pinned, seen: { size: head.size, root: toBase64(head.root) } }
   remember(head.origin, pinned)
   become({ is: 'verified', head, at: Date.now(), pinned, isFirst: found.isFirst, runs: report.runs })
