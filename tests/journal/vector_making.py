@@ -176,6 +176,9 @@ SIGNED: dict[str, Change] = {
     "body: a number beyond any": swap(13, b'"facts":{}', b'"facts":{"x":1e400}'),
     "body: a fact with a fraction": swap(13, b'"facts":{}', b'"facts":{"x":0.5}'),
     "body: a fact beyond 2^53": swap(13, b'"facts":{}', b'"facts":{"x":9007199254740992}'),
+    "body: a fact whose name begins with a dollar sign": put(13, type="acme_thing", facts={"$x": 1}),
+    "body: a fact with two dollar signs, deep inside": put(13, type="acme_thing", facts={"x": [{"$$x": 1}]}),
+    "body: a fact nested 65 deep": swap(13, b'"facts":{}', b'"facts":{"x":' + b"[" * 64 + b"]" * 64 + b"}"),
     "body: a fact twice": swap(13, b'"facts":{}', b'"facts":{"x":1,"x":2}'),
     "body: a fact that is not a number": swap(13, b'"facts":{}', b'"facts":{"x":NaN}'),
     "body: a fact with half a letter": swap(13, b'"facts":{}', b'"facts":{"x":"\\ud800"}'),
@@ -294,6 +297,12 @@ SIGNED: dict[str, Change] = {
     "told: a commitment to a run": commits(12, run=HASH),
     "told: a commitment to an approval": commits(12, approval=HASH),
 }
+
+
+def _nested(body: bytes) -> bytes:
+    return body.replace(b'"facts":{}', b'"facts":{"x":' + b"[" * 63 + b"]" * 63 + b"}")
+
+
 FINE: dict[str, Change] = {
     "fine: 29 February in a leap year": put(1, at="2028-02-29T23:59:59.999999Z"),
     "fine: 29 February 2000": put(13, at="2000-02-29T00:00:00.000000Z"),
@@ -304,7 +313,8 @@ FINE: dict[str, Change] = {
     "fine: a run with a quote in its name": lambda book: [
         event.update(run='a "run"\\\n') for event in book.events if event["run"] == "run-2"
     ],
-    "fine: a type that nobody knows": put(13, type="acme_thing", run="acme", seq=0, facts={"$x": [None, True, -7]}),
+    "fine: a type that nobody knows": put(13, type="acme_thing", run="acme", seq=0, facts={"x": [None, True, -7]}),
+    "fine: a fact nested 64 deep": lambda book: book.events[13].update({"type": "acme_thing", RAW: _nested}),
     "fine: a large number in clear": put(13, type="acme_thing", run="acme", seq=0, facts={"x": 2**53 - 1}),
     "fine: a loss that was declared": put(
         13,

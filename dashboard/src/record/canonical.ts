@@ -61,7 +61,7 @@ function isDecimal(text: string): boolean {
   return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text)
 }
 
-const MOST_DEEP = 64
+export const MOST_DEEP = 64
 
 /** Says whether a value that an event commits to is written in its one way: plain JSON, and tags for what it cannot say. */
 export function isRecorded(text: string): boolean {

@@ -122,6 +122,7 @@ it('gives the verdict of every vector on the record of a report', { timeout: 120
     const found = await verdictOf(await recordOf(filesOf(vector)), keysOf(vector))
     if (found !== vector.expected.report) wrong[vector.name] = found
   }
+  console.info(`the report: ${chosen('report').length} vectors judged, ${Object.keys(wrong).length} otherwise than expected`)
   expect(wrong).toEqual({})
 })
 
@@ -131,5 +132,6 @@ it('gives the verdict of every vector on the tiles of a log', { timeout: 120_000
     const found = await logVerdict(filesOf(vector), keysOf(vector))
     if (found !== vector.expected.log) wrong[vector.name] = found
   }
+  console.info(`the dashboard: ${chosen('log').length} vectors judged, ${Object.keys(wrong).length} otherwise than expected`)
   expect(wrong).toEqual({})
 })

@@ -108,11 +108,10 @@ var verifier = (function(exports) {
 		if (/^-?[1-9][0-9]*$/.test(text)) return /^-?[0-9]*?[1-9]0{0,20}$/.test(text);
 		return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text);
 	}
-	var MOST_DEEP = 64;
 	/** Says whether a value that an event commits to is written in its one way: plain JSON, and tags for what it cannot say. */
 	function isRecorded(text) {
 		const read = readCanonical(text);
-		return read !== null && isForm(read.value, MOST_DEEP);
+		return read !== null && isForm(read.value, 64);
 	}
 	/** Says whether an object stands for what JSON cannot say. */
 	function isTagged(value) {
@@ -1401,9 +1400,9 @@ var verifier = (function(exports) {
 	function readBody(entry) {
 		const text = textOf(entry);
 		const content = text === null ? null : readCanonical(text)?.value;
-		if (text === null || !isObject(content) || !isPlain(content) || !isShared(content)) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
-		const members = Object.keys(content).sort().join();
-		if (!(members === FACT ? isObject(content.facts) : members === EFFECT && isAboutEffect(content))) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
+		const members = isObject(content) ? Object.keys(content).sort().join() : "";
+		const isFact = members === FACT;
+		if (!(isObject(content) && (isFact || members === EFFECT) && isShared(content) && (isFact ? isObject(content.facts) && isClear(content.facts, 64) && isPlain(content.facts) : isAboutEffect(content)))) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
 		return content;
 	}
 	function isObject(value) {
@@ -1414,6 +1413,12 @@ var verifier = (function(exports) {
 		if (typeof value === "number") return Number.isSafeInteger(value);
 		if (typeof value !== "object" || value === null) return true;
 		return Object.values(value).every(isPlain);
+	}
+	/** No name begins as tags do, which stand for what JSON cannot say, and nothing is nested too deep. */
+	function isClear(value, levels) {
+		if (typeof value !== "object" || value === null) return true;
+		if (levels === 0 || isObject(value) && Object.keys(value).some((name) => name.startsWith("$"))) return false;
+		return Object.values(value).every((part) => isClear(part, levels - 1));
 	}
 	var isText = (value, form) => typeof value === "string" && form.test(value);
 	var isCount$1 = (value) => Number.isSafeInteger(value) && value >= 0;
