@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import re
 import sys
 import warnings
 from pathlib import Path
 
 import pytest
 
+from indelible.core.verifying.permissions import FACTS_OF_SHEETS
+from indelible.core.verifying.trust import JOURNAL_MEMBERS
 from indelible.journal.evidence.bundle import LogEvidence
 from indelible.journal.evidence.files import Folder
 from indelible.journal.evidence.verification import verify
@@ -75,3 +78,19 @@ def test_69_the_verifier_in_a_bundle_gives_the_verdict_of_every_vector(form: For
             wrong[vector.name] = found
     print(f"verify.py, {form}: {len(chosen)} vectors judged, {len(wrong)} otherwise than expected")
     assert not wrong
+
+
+def test_69_the_page_names_the_facts_of_every_event_of_a_journal_about_itself() -> None:
+    page = rules_making.EVENTS.read_text(encoding="utf-8")
+    rows = {cells[1].strip("` "): cells[3] for line in page.splitlines() if len(cells := line.split("|")) == 6}
+    for type_, members in JOURNAL_MEMBERS.items():
+        named = re.findall(r"`([a-z_]+)`", rows[type_])
+        inner = {"root"} if type_ == "log_continued" else set()  # of what was lost
+        assert set(named) - inner == members, type_
+
+
+def test_69_the_page_names_every_event_that_commits_to_a_sheet() -> None:
+    page = rules_making.EVENTS.read_text(encoding="utf-8")
+    rows = {cells[1].strip("` "): cells[4] for line in page.splitlines() if len(cells := line.split("|")) == 6}
+    for type_, kind in FACTS_OF_SHEETS.items():
+        assert f"`{kind}`" in rows[type_], type_
