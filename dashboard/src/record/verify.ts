@@ -11,7 +11,7 @@ import { Caught, same, toBase64, toHex, type Bytes } from './bytes'
 import { Examination } from './examination'
 import { GrowingTree, leafHash } from './merkle'
 import { parseHead, type Head, type Key, type Note } from './notes'
-import { KeyChain } from './trust'
+import { KeyChain, Untrusted } from './trust'
 
 export const WIDTH = 256
 
@@ -35,7 +35,8 @@ export type Flaw = {
 
 export type Report =
   | { readonly verdict: 'verified'; readonly head: Head; readonly runs: number; readonly older: Seen | null }
-  | { readonly verdict: 'tampered'; readonly head: Head; readonly flaw: Flaw }
+  /** `isUntrusted` says that everything fits together, and that no trusted key signed it. */
+  | { readonly verdict: 'tampered'; readonly head: Head; readonly flaw: Flaw; readonly isUntrusted?: boolean }
   | { readonly verdict: 'cannot_tell'; readonly head: Head }
 
 class Found extends Error {
@@ -73,7 +74,7 @@ export class Verifier {
       return { verdict: 'verified', head, runs: examination.lives.runs.size, older: this.older }
     } catch (problem) {
       if (problem instanceof Found) return { verdict: 'tampered', head, flaw: problem.flaw }
-      if (problem instanceof Caught) return { verdict: 'tampered', head, flaw: { what: problem.message } }
+      if (problem instanceof Caught) return { verdict: 'tampered', head, flaw: { what: problem.message }, isUntrusted: problem instanceof Untrusted }
       throw problem
     }
   }

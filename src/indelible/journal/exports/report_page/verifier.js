@@ -2507,6 +2507,8 @@ var verifier = (function(exports) {
 		if (!Number.isSafeInteger(value) || value < 0) throw new Caught("a size is a whole number");
 		return value;
 	};
+	/** Says that no key that is trusted signed a head. */
+	var Untrusted = class extends Caught {};
 	/** Collects what a journal says about its own keys, and tells whose signature a head needs. */
 	var KeyChain = class {
 		origin;
@@ -2569,7 +2571,7 @@ var verifier = (function(exports) {
 				...keys
 			]) if (await isSignedBy(note, key)) signers.add(key.vkey);
 			const good = keys.find((key) => signers.has(key.vkey) && key.name === this.origin && head.size <= (this.#revoked.get(toHex(key.publicKey)) ?? head.size));
-			if (!good) throw new Caught(signers.size > 0 ? "the head is signed by a key that was replaced or revoked" : "the head is not signed by the key of this journal");
+			if (!good) throw new Untrusted(signers.size > 0 ? "the head is signed by a key that was replaced or revoked" : "the head is not signed by the key of this journal");
 			return good;
 		}
 		#signerOf(size) {
