@@ -322,7 +322,7 @@ def _remarks(demands: Demands, evidence: Evidence, report: Report, unchecked: in
     if not demands.has_semantics:
         remarks.append("the rules of effects and approvals and the accounting of values were left out, as you asked")
     if not demands.is_deep:
-        remarks.append("signatures of writers and voters were not checked; --deep does")
+        remarks.append("signatures of writers were not checked; --deep does")
     if unchecked:
         remarks.append(f"{unchecked} signatures of writers were not checked: only a whole journal tells their keys")
     if evidence.kind != "journal":
