@@ -276,7 +276,7 @@ def _micros(at: datetime | None) -> int | None:
 
 
 def _payload_content(run_id: str, seq: int, field: str, value: bytes) -> bytes:
-    return _list((run_id, seq, field)).encode() + value
+    return f"{len(run_id)}:{run_id}:{seq}:{field}:".encode() + value
 
 
 def _effect_content(effect: Effect) -> bytes:
