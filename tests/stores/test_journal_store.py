@@ -64,6 +64,7 @@ def test_every_must_of_the_journals_port_has_a_test_that_repeats_it() -> None:
     musts = {
         ("integrate", "give every event exactly one index"): "integrate_must_give_every_event_exactly_one_index",
         ("integrate", "keep the events of a run"): "integrate_must_keep_the_events_of_a_run_in_their_order",
+        ("integrate", "take no event that"): "integrate_must_take_no_event_that_was_not_shown",
     }
     found = 0
     for verb, method in vars(JournalStore).items():

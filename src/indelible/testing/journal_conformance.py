@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -16,7 +16,7 @@ from typing import Any
 
 from indelible.core.commands import Claimed, Command, Moved, Record, Recorded
 from indelible.core.events import MOST_BODY_BYTES, commitment, facts_json, signed_message
-from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.journal import Before, Entry, Tree, Waiting
 from indelible.core.journal.merkle import EMPTY_ROOT, root_of
 from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.tiles import grow, tiles_of
@@ -79,6 +79,28 @@ class JournalConformance(Suite):
             while store.journal.integrate(make.tenant, 3) is not None:
                 assert_in_order(store.journal.entries(make.tenant, 0, EVERYTHING))
             assert len(check_journal(store, make.tenant)) == 7 * (2 + 3 + 4 + 5) + 4
+
+    def test_integrate_must_take_no_event_that_was_not_shown_and_none_of_the_runs_that_are_named(self) -> None:
+        make = Commands(self.tenant())
+        shown: list[Waiting] = []
+
+        def examine(waiting: Sequence[Waiting], before: Before) -> set[str]:
+            shown.extend(waiting)
+            assert all(before(one.run_id, one.seq, "eff_none") is None for one in waiting)
+            return {one.run_id for one in waiting if one.run_id == "barred"}
+
+        with self.opened() as store:
+            for run_id in ("free", "barred", "other"):
+                store.apply(make.tenant, [recording(make, run_id=run_id) for _ in range(2)], [None] * 2)
+            assert store.journal.integrate(make.tenant, 100, examine) is not None
+            entries = store.journal.entries(make.tenant, 0, EVERYTHING)
+            assert {entry.run_id for entry in entries} == {"free", "other"}
+            assert {(one.run_id, one.seq) for one in shown} >= {(entry.run_id, entry.seq) for entry in entries}
+            assert {one.body for one in shown} >= {entry.body for entry in entries}
+            assert store.journal.waiting(make.tenant) == 2
+            assert store.journal.integrate(make.tenant, 100, examine) is None
+            assert store.journal.integrate(make.tenant, 100) is not None, "once nobody names it, it is taken"
+            assert len(check_journal(store, make.tenant)) == 6
 
     def test_integrate_takes_at_most_so_many_and_gives_none_when_none_wait(self) -> None:
         make = Commands(self.tenant())
