@@ -2,8 +2,8 @@
 
 The rule, for every framework: values that are JSON are recorded, shown to the approver and bound by the approval. All
 others are named by their type as not shown: handles, messages, secrets by their name, and fields that the tool's terms
-list in `unbound`. Nothing that an object holds is passed over, private attributes included. Properties and attributes of
-its class are code. None of these tells one call from another, so a growing state turns no replay into another call.
+list in `unbound`. Nothing that an object holds is passed over, private attributes included. Properties and what its
+class holds are code. None of these tells one call from another, so a growing state turns no replay into another call.
 """
 
 from __future__ import annotations

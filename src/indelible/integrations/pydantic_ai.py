@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import ModelRetry, RunContext
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, Hooks, WrapperCapability
 from pydantic_ai.exceptions import (
     ApprovalRequired,
     CallDeferred,
@@ -76,6 +76,7 @@ from indelible.integrations.ways import Watch
 RunOf = Callable[[RunContext[Any]], str]
 Supplies = Callable[[], dict[str, Any]]
 _NAME = "Pydantic AI"
+DEFERRED_HANDLERS = "handlers of deferred calls"
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
 _TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError, ValidationError)
@@ -92,8 +93,8 @@ class LedgerCapability(AbstractCapability[Any]):
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
     belong to the run that `run` names, by default the conversation.
 
-    Output functions are guarded like tools. Native tools, external tools and output validators run without the ledger:
-    `strict` refuses them, unless `allow` names them.
+    Output functions are guarded like tools. Native tools, external tools, output validators and handlers of deferred
+    calls run without the ledger: `strict` refuses them, unless `allow` names them.
     """
 
     def __init__(
@@ -227,7 +228,7 @@ class LedgerCapability(AbstractCapability[Any]):
             response: ModelResponse = await handler(request_context)
             return response
         turn = _Turn(request_context, handler)
-        args = {"asks": turn.asks, "step": len(request_context.messages)}
+        args = {"asks": turn.asks, "step": len(request_context.messages), **_who_asks(ctx, request_context)}
         call = ModelTurn(args=args, run_id=self.run_of(ctx))
         try:
             return turn.given(await self._ledger.run(call, turn.enter, **TURN))
@@ -246,6 +247,7 @@ def note_unguarded(watch: Watch, ctx: RunContext[Any], request: Any) -> None:
     note_request(watch, request.model_request_parameters, request.model_settings)
     judges = getattr(ctx.agent, "_output_validators", None) or ()
     watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
+    watch.note(_NAME, DEFERRED_HANDLERS, [name for one in _capabilities_of(ctx) for name in _handlers_in(one)])
 
 
 def note_request(watch: Watch, asked: ModelRequestParameters, settings: Mapping[str, Any] | None) -> None:
@@ -253,6 +255,29 @@ def note_request(watch: Watch, asked: ModelRequestParameters, settings: Mapping[
     watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
     watch.note(_NAME, "native tools", hosted_in(settings))
     watch.note(_NAME, "external tools", [tool.name for tool in asked.function_tools if tool.kind == "external"])
+
+
+def _capabilities_of(ctx: RunContext[Any]) -> list[AbstractCapability[Any]]:
+    """Return the capabilities of a run, those of its agent included."""
+    found: list[AbstractCapability[Any]] = []
+    root = ctx.root_capability or getattr(ctx.agent, "root_capability", None)
+    if root is not None:
+        root.apply(found.append)
+    return found
+
+
+def _handlers_in(capability: AbstractCapability[Any]) -> list[str]:
+    """Name what a capability calls to carry out, or to answer, calls that a tool defers."""
+    called = type(capability).handle_deferred_tool_calls
+    if called is AbstractCapability.handle_deferred_tool_calls:
+        return []
+    if called is WrapperCapability.handle_deferred_tool_calls and isinstance(capability, WrapperCapability):
+        inside: list[AbstractCapability[Any]] = []
+        capability.wrapped.apply(inside.append)
+        return [name for one in inside for name in _handlers_in(one)]
+    if called is Hooks.handle_deferred_tool_calls and isinstance(capability, Hooks):
+        return [_name_of(entry.func) for entry in capability._get("handle_deferred_tool_calls")]
+    return [_name_of(getattr(capability, "handler", capability))]
 
 
 class _Yours(ABC):  # noqa: B024 - tells capabilities apart, and has none of its own
@@ -573,7 +598,7 @@ def _noted(given: Any, note: str | None) -> Any:
 
 
 class _Turn:
-    """Is one turn of a model: the same messages in the same conversation are the same turn."""
+    """Is one turn of a model: the same messages of the same agent in the same conversation are the same turn."""
 
     def __init__(self, request: Any, handler: Any) -> None:
         self._request = request
@@ -600,6 +625,13 @@ class _Turn:
         (response,) = ModelMessagesTypeAdapter.validate_json(json.dumps(recorded["answer"]))
         assert isinstance(response, ModelResponse), "what was recorded is a model's answer"
         return response
+
+
+def _who_asks(ctx: RunContext[Any], request: Any) -> dict[str, Any]:
+    """Return what tells agents apart that ask the same in one run: the agent's name, and the names of its tools."""
+    asked: ModelRequestParameters = request.model_request_parameters
+    tools = sorted(tool.name for tool in (*asked.function_tools, *asked.output_tools))
+    return {"agent": getattr(ctx.agent, "name", None) or "", "tools": tools}
 
 
 def _again(failed: Exception) -> Exception:
