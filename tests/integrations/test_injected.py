@@ -487,6 +487,13 @@ class Held:
         self.region = "eu"
 
 
+class Only:
+    __slots__ = ("iban",)
+
+    def __init__(self, iban: str) -> None:
+        self.iban = iban
+
+
 class Slotted(Held):
     __slots__ = ("__hidden", "iban")
 
@@ -533,6 +540,8 @@ HOLDERS: dict[str, tuple[Any, Any]] = {
     "private of a model": (private, lambda deps: deps._iban),
     "private of an object": (Held, lambda deps: deps._iban),
     "slots": (Slotted, lambda deps: deps.iban),
+    "slots alone": (Only, lambda deps: deps.iban),
+    "numbered": (lambda iban: {"to": {1: iban}}, lambda deps: deps["to"][1]),
     "init variable": (lambda iban: Initial(iban=iban), lambda deps: deps.iban),
     "set later": (lambda iban: with_attribute(Deps("acme"), iban), lambda deps: deps.iban),
     "attribute of a mapping": (lambda iban: with_attribute(Named(region="eu"), iban), lambda deps: deps.iban),
@@ -609,6 +618,7 @@ def test_89_all_that_an_object_holds_is_shown_or_named() -> None:
         "clashing": with_attribute(Named(iban="item"), "attribute"),
         "text": {"code": with_attribute(Coded("eu"), "A")},
         "same": {1: "A", "1": "B"},
+        "inside": {"same": {1: "A", "1": "B"}},
         "class": Lazy,
     }
     text = {"not_shown": "str"}
@@ -620,5 +630,6 @@ def test_89_all_that_an_object_holds_is_shown_or_named() -> None:
         "clashing": {"iban": "item", "iban_": "attribute"},
         "text": {"code": {"not_shown": f"{__name__}.Coded"}},
         "same": {"not_shown": "dict"},
+        "inside": {"same": {"not_shown": "dict"}},
         "class": {"not_shown": "type"},
     }

@@ -73,9 +73,8 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
     if dataclasses.is_dataclass(value):
         named = [field.name for field in dataclasses.fields(value)]
         return found | {name: getattr(value, name) for name in named if hasattr(value, name)}
-    if type(value).__module__ == "builtins" or not isinstance(getattr(value, "__dict__", None), dict):
-        return None
-    return found
+    has_fields = bool(found) or isinstance(getattr(value, "__dict__", None), dict)
+    return found if has_fields and type(value).__module__ != "builtins" else None
 
 
 def _attributes(value: Any) -> dict[str, Any]:
@@ -143,6 +142,11 @@ def _inside(name: str, value: Any, opaque: tuple[type, ...]) -> Any:
         return _not_shown(value)
 
 
+def _is_named(value: Mapping[Any, Any]) -> bool:
+    """Say whether the names in a mapping can be written, each as another."""
+    return all(isinstance(name, str | int) for name in value) and len({str(name) for name in value}) == len(value)
+
+
 def _json(value: Any, opaque: tuple[type, ...]) -> Any:
     match value:
         case _ if isinstance(value, opaque):
@@ -155,8 +159,8 @@ def _json(value: Any, opaque: tuple[type, ...]) -> Any:
             return value
         case _ if isinstance(value, _AS_TEXT):
             return _ANYTHING.dump_python(value, mode="json")
-        case Mapping() if all(isinstance(name, str) for name in value):
-            return {name: _inside(name, one, opaque) for name, one in value.items()}
+        case Mapping() if _is_named(value):
+            return {str(name): _inside(str(name), one, opaque) for name, one in value.items()}
         case list() | tuple():
             return [_json(one, opaque) for one in value]
         case set() | frozenset():
