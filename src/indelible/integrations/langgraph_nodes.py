@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD
@@ -16,12 +17,10 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.prebuilt import ToolNode
 
 _COMBINE = "_combine_tool_outputs"
-_MOST = 1_000
-"""The pauses that a node keeps. Those that no middleware catches stay until as many others came."""
 
 
 class Pauses:
-    """The pauses of a node's calls, each until the node has made the messages of its task.
+    """The pauses of a node's calls, each until the node has made the messages of its task, or the task has ended.
 
     Args:
         combine: Makes the messages of a task from the results of its calls.
@@ -29,28 +28,31 @@ class Pauses:
 
     def __init__(self, combine: Callable[..., Any]) -> None:
         self._combine = combine
-        self._kept: dict[tuple[int, str | None], tuple[Any, tuple[Any, ...]]] = {}
+        self._kept: WeakKeyDictionary[Any, dict[str | None, tuple[Any, ...]]] = WeakKeyDictionary()
 
     def __call__(self, outputs: Any, input_type: Any) -> Any:
         """Make the messages, or pause the graph by what paused one of the calls."""
         config = var_child_runnable_config.get() or {}
-        task = config.get("configurable", {}).get(CONFIG_KEY_SCRATCHPAD)
-        caught = [place for place, (of, _) in list(self._kept.items()) if of is task]
-        asked = [self._kept.pop(place)[1] for place in caught]
-        if asked:
-            raise GraphInterrupt(*asked[0])
+        here = config.get("configurable", {}).get(CONFIG_KEY_SCRATCHPAD)
+        caught = {} if here is None else self._kept.pop(_task_of(here), {})
+        for asked in caught.values():
+            raise GraphInterrupt(*asked)
         return self._combine(outputs, input_type)
 
-    def forget(self, task: Any, call_id: str | None) -> None:
+    def forget(self, scratchpad: Any, call_id: str | None) -> None:
         """Forget how an earlier try of a call ended."""
-        self._kept.pop((id(task), call_id), None)
+        if scratchpad is not None:
+            self._kept.get(_task_of(scratchpad), {}).pop(call_id, None)
 
-    def keep(self, task: Any, call_id: str | None, pause: GraphBubbleUp) -> None:
+    def keep(self, scratchpad: Any, call_id: str | None, pause: GraphBubbleUp) -> None:
         """Keep what pauses a call. Outside of a graph, nothing does."""
-        if task is not None and isinstance(pause, GraphInterrupt):
-            self._kept[id(task), call_id] = (task, pause.args)
-            for oldest in list(self._kept)[:-_MOST]:
-                self._kept.pop(oldest, None)
+        if scratchpad is not None and isinstance(pause, GraphInterrupt):
+            self._kept.setdefault(_task_of(scratchpad), {})[call_id] = pause.args
+
+
+def _task_of(scratchpad: Any) -> Any:
+    """Return what there is one of for each task while it runs. A scratchpad itself cannot be a weak key."""
+    return scratchpad.get_null_resume
 
 
 def pauses_of(execute: Callable[..., Any]) -> Pauses | None:
