@@ -69,7 +69,7 @@ class Ours:
         found = 0
         after = -1
         while page := self._ledger.events("s", after=after):
-            found += sum(event.read()["type"] == "langchain.model_invoked" for event in page)
+            found += sum(event.read()["type"] == "callback.model_invoked" for event in page)
             after = page[-1].seq
         self._ledger.close()
         return found

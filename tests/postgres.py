@@ -342,12 +342,32 @@ def drop_database(server_url: str, name: str) -> None:
 
 @contextlib.contextmanager
 def fresh_database(server_url: str) -> Iterator[str]:
-    """Lends an empty database with a name of its own, for as long as the block runs."""
+    """Lends an empty database with a name of its own, for as long as the block runs; its group roles go with it."""
     name = f"indelible_{secrets.token_hex(6)}"
     try:
         yield create_database(server_url, name)
     finally:
         drop_database(server_url, name)
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            roles = [sql.Identifier(f"indelible_{name}_{role}") for role in ("writer", "eraser", "reader")]
+            connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.SQL(", ").join(roles)))
+
+
+@contextlib.contextmanager
+def login(url: str, *, member_of: str | None = None, may: str = "") -> Iterator[str]:
+    """Lends the address of a plain user of a database, who is in a group role or has other attributes (`may`)."""
+    name, password = f"user_{secrets.token_hex(6)}", secrets.token_hex(16)
+    user, parts = sql.Identifier(name), urlsplit(url)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE ROLE {} LOGIN PASSWORD {} ").format(user, password) + sql.SQL(may))
+        if member_of is not None:
+            connection.execute(sql.SQL("GRANT {} TO {}").format(sql.Identifier(member_of), user))
+    try:
+        yield parts._replace(netloc=f"{name}:{password}@{parts.netloc.rpartition('@')[2]}").geturl()
+    finally:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP OWNED BY {}").format(user))
+            connection.execute(sql.SQL("DROP ROLE {}").format(user))
 
 
 def _free_port() -> int:

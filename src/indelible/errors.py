@@ -61,6 +61,7 @@
         ├── OutcomeUnknown       a commit was sent and its fate cannot be learnt now
         ├── SchemaOutdated       run `indelible migrate`
         ├── StateNotRead         the store did not read what decides a call: nothing was run; a fault of the store
+        │   └── RecordForged     a program without the ledger's keys changed what decides a call: nothing was run
         └── Misconfigured        the address or a setting of the store cannot be used
 
 Four more are raised in handlers, never by the ledger: `NothingHappened`, `MayHaveHappened`, `Refused`, and
@@ -430,6 +431,10 @@ class SchemaOutdated(StoreError):
 
 class StateNotRead(StoreError):
     """The store did not read what decides a call, so nothing was run. It is a fault of the store."""
+
+
+class RecordForged(StateNotRead):
+    """A row that decides a call was not written by a holder of the ledger's keys, or was put back; nothing was run."""
 
 
 class Misconfigured(StoreError):

@@ -326,7 +326,7 @@ class Ledger(OpenedDesk):
         """Begins a run, which this process drives; as a block, calls inside belong to it and leaving it ends it.
 
         `allowed_tools` are the only ones it may use. `checkpointing` says when it is saved without being asked for,
-        with what `state()` gives.
+        with what `state()` gives. `parent` is the run that it works for, whose record tells of it.
         """
         return self._run_desk().start_run(
             run_id,

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
-from indelible import Ledger, RunningEffect, ToolCall
+from indelible import Actor, Ledger, RunningEffect, ToolCall
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.journal.notes import parse_vkey
 from indelible.core.journal.rotation import check_rotation
+from indelible.errors import ApprovalPending, KeyUnusable
+from indelible.journal.keys.writers import VARIABLE
 from tests.cli.conftest import Cli
+from tests.scenarios.shells import Count, charge
 
 
 @pytest.fixture(autouse=True)
@@ -183,3 +186,46 @@ def test_keys_open_to_others_are_refused_with_the_command_that_closes_them(
         assert f"chmod 600 {path}" in said.err.replace("'", "")
     error = json.loads(cli("keys", "list", "--json", code=1).err)["error"]
     assert (error["type"], error["exit_code"]) == ("KeyUnusable", 1)
+
+
+def test_65_a_writer_key_lets_a_worker_without_the_folder_write_and_decide_nothing(
+    cli: Cli, store_url: str, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
+    cli("migrate", "--writer-keys")
+    assert cli("keys", "export-writer", "--json").json["variable"] == VARIABLE
+    line = cli("keys", "export-writer").out.strip()
+    whole = cli("keys", "export-writer", "--rights").out.strip()
+    ring = next(keys.rglob("writers.key"))
+    assert stat.S_IMODE(ring.stat().st_mode) == 0o600
+    with Ledger.open(store_url) as ledger:
+        with pytest.raises(ApprovalPending) as asked:
+            ledger.run(charge(), Count(), approval="required", wait=False)
+        approval = ledger.get_approval(asked.value.approval.id)
+    with pytest.raises(KeyUnusable):
+        Ledger.open(store_url, keys=tmp_path / "none", seal=False)
+    monkeypatch.setenv(VARIABLE, line)
+    with Ledger.open(store_url, keys=tmp_path / "none", seal=False) as worker:
+        with pytest.raises(KeyUnusable):
+            worker.approve(approval.id, digest=approval.digest, by=Actor("ana"))
+        assert worker.run(charge(run_id="another"), Count("paid")) == "paid"
+    monkeypatch.setenv(VARIABLE, whole)
+    with Ledger.open(store_url, keys=tmp_path / "none", seal=False) as office:
+        office.approve(approval.id, digest=approval.digest, by=Actor("ana"))
+    monkeypatch.setenv(VARIABLE, line)
+    with Ledger.open(store_url, keys=tmp_path / "none", seal=False) as worker:
+        assert worker.run(charge(), Count("paid"), approval="required", wait=False) == "paid"
+    monkeypatch.delenv(VARIABLE)
+    with Ledger.open(store_url, seal=True) as ledger:
+        assert ledger.seal() is not None
+        assert ledger.run(charge(run_id="third"), Count("paid")) == "paid", "nothing stopped"
+    monkeypatch.setenv(VARIABLE, "no key")
+    with pytest.raises(KeyUnusable):
+        Ledger.open(store_url, keys=tmp_path / "none", seal=False)
+
+
+def test_65_only_a_ledger_in_which_nothing_was_written_gets_writer_keys(cli: Cli, ledger_url: str) -> None:
+    work(ledger_url)
+    assert cli("migrate", "--writer-keys", "--json", code=2).error["type"] == "Misconfigured"
+    assert cli("keys", "export-writer", "--json", code=1).error["type"] == "KeyUnusable"
+    work(ledger_url, "acme")

@@ -58,7 +58,7 @@ def chain() -> Any:
 def types_in(ledger: Ledger, run_id: str) -> list[str]:
     found: list[str] = []
     ledger.run_story(run_id, each=lambda event: found.append(event.type))
-    return [kind.removeprefix("langchain.") for kind in found if kind.startswith("langchain.")]
+    return [kind.removeprefix("callback.") for kind in found if kind.startswith("callback.")]
 
 
 def test_the_quickstart_records_what_it_does(url: str, chain: Any) -> None:

@@ -110,6 +110,21 @@ def test_79_an_intent_is_proposed_approved_executed_and_reported(place: Place, g
     assert status_of(place, name) == "succeeded"
 
 
+def test_79_a_result_has_its_keys_in_the_order_in_which_they_are_recorded(place: Place, gate: Gate, ana: Gate) -> None:
+    name = gate.propose(idempotency_key="sorted").content["intentId"]
+    ana.act(name, "approve")
+    order = gate.act(name, "execute").content
+    told = {
+        "status": "succeeded",
+        "result": {"z": 1, "a": {"y": 1, "b": 2}},
+        "execution_token": order["execution_token"],
+    }
+    answer = gate.ask("POST", f"/v1/executions/{order['executionId']}/report", told).content["result"]
+    effect = place.get(f"/v1/approvals/{name}", "ana").json()["effect"]
+    recorded = effect["outcome"]["value"]
+    assert json.dumps(answer) == json.dumps(recorded) == '{"a": {"b": 2, "y": 1}, "z": 1}'
+
+
 def test_79_an_intent_that_a_person_rejects_is_blocked(gate: Gate, ana: Gate) -> None:
     name = gate.propose(destination="wire.money").content["intentId"]
     assert ana.act(name, "reject", {"reason": "no"}).content["status"] == "rejected"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -67,8 +68,10 @@ class World:
     # Words for runs
 
     def start(self, run_id: str = "r", token: str = "t1", lease: timedelta = LEASE, **words: Any) -> Any:
+        to_parent = words.pop("to_parent_json", None)
         run = Run(**{"id": run_id, "agent": "billing", "created_at": self.now, "updated_at": self.now, **words})
-        return self.one(StartRun(tenant=TENANT, stamp=self.stamp(), run=run, token=token, lease=lease))
+        begin = StartRun(tenant=TENANT, stamp=self.stamp(), run=run, token=token, lease=lease)
+        return self.one(replace(begin, to_parent_json=to_parent))
 
     def tell(self, *happenings: Happening, run_id: str = "r", token: str | None = None) -> Any:
         command = Tell(tenant=TENANT, run_id=run_id, stamp=self.stamp(), token=token, happenings=happenings)

@@ -63,7 +63,7 @@ def handler_of(ledger: Ledger, folder: Path, **words: Any) -> LedgerCallbackHand
 def told(ledger: Ledger, session: str) -> list[tuple[str, Any]]:
     """Gives what was recorded of a session: types without the namespace, and payloads."""
     found: list[tuple[str, Any]] = []
-    ledger.run_story(session, each=lambda event: found.append((event.type.removeprefix("langchain."), event.payload)))
+    ledger.run_story(session, each=lambda event: found.append((event.type.removeprefix("callback."), event.payload)))
     return [one for one in found if not one[0].startswith("run_")]
 
 

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from indelible import Ledger, migrate
 from indelible.core.journal.notes import Note, parse_note
+from indelible.errors import JournalError
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.journal.exports.exporting import export, save_receipt
 from indelible.journal.exports.selecting import Between, OfRun
 from indelible.journal.exports.standalone import standalone_verifier
+from indelible.runs.packets import check_packet
+from indelible.stores.remote import RemoteStore
 from tests.journal.exported import call, key_of, store_of
+from tests.journal.tampering import Database
+from tests.journal.test_set_back import Backup
+from tests.server.serving import serve_believing
 
 ROTATIONS = 3
 
@@ -95,6 +106,130 @@ def test_68_whole_journals_lines_receipts_tiles_and_the_live_ledger_do_too(
         assert standalone(tmp_path / "whole", key) == 0
     server.shutdown()
     server.server_close()
+
+
+def test_68_zips_packets_and_reports_do_too(rotated: tuple[Ledger, list[str]], store_url: str, tmp_path: Path) -> None:
+    ledger, keys = rotated
+    store = store_of(ledger)
+    files: dict[str, Any] = {}
+    for name, selection in (("whole", None), ("run", OfRun("order-1")), ("period", Between(2, 6))):
+        files[name] = tmp_path / f"{name}.zip"
+        export(store, "default", files[name], selection=selection)
+        export(store, "default", tmp_path / f"{name}.html", form="html", selection=selection)
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=True) as sealing:
+        with sealing.start_run("carried", agent="a", intent="b"):
+            pass
+        packet = sealing.export_packet("carried")
+    for key in keys:
+        for name, path in files.items():
+            assert verify(path, [key]).verdict == "verified", name
+            assert standalone(path, key) == 0, name
+        check_packet(packet, key)
+    reports = [tmp_path / f"{name}.html" for name in files]
+    assert in_node(reports, keys) == ["verified"] * len(reports) * len(keys)
+    stranger = keys[0][:-4] + "AAA="
+    assert "verified" not in in_node(reports, [stranger])
+
+
+def in_node(reports: list[Path], keys: list[str]) -> list[str]:
+    """Return the verdict of each report's own verifier with each key, from one process."""
+    node = shutil.which("node")
+    if node is None:
+        assert os.environ.get("INDELIBLE_BROWSER") != "required", "reports are judged by Node"
+        pytest.skip("reports are judged by Node, and there is none")
+    done = subprocess.run(
+        [node, "-e", _JUDGE, *map(str, reports)], input=json.dumps(keys), capture_output=True, text=True, check=True
+    )
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+_JUDGE = r"""
+const { readFileSync } = require('node:fs')
+const keys = JSON.parse(readFileSync(0, 'utf8'))
+async function judge() {
+  const found = []
+  for (const path of process.argv.slice(1)) {
+    const page = readFileSync(path, 'utf8')
+    const record = /<script type="application\/json" id="record">([^]*?)<\/script>/.exec(page)[1]
+    const scripts = [...page.matchAll(/<script[^>]*>([^]*?)<\/script>/g)].map((one) => one[1])
+    const code = scripts.find((one) => one.includes('var verifier ='))
+    const [start, end] = ['var verifier =', '})({});'].map((mark) => code.indexOf(mark))
+    const { verdictOf } = new Function(`${code.slice(start, end + 7)}; return verifier`)()
+    for (const key of keys) found.push(await verdictOf(record, [key]))
+  }
+  console.log(JSON.stringify(found))
+}
+judge()
+"""
+
+
+def test_68_so_do_the_server_and_its_clients(rotated: tuple[Ledger, list[str]], store_url: str, tmp_path: Path) -> None:
+    _, keys = rotated
+    server = serve_believing(store_url, keys=tmp_path / "keys", seal=False)
+    headers = {"Authorization": 'Bearer "default"'}
+    with closing(RemoteStore(server.url, token='"default"', wakeups=False)) as afar:
+        for key in keys:
+            told = httpx2.post(f"{server.url}/v1/journal/verify", headers=headers, json={"keys": [key]}).json()
+            assert told["verdict"] == "verified", told["why"]
+            report = verify(LiveEvidence(afar, "default"), [key])
+            assert report.verdict == "verified", report.why
+    server.stop()
+
+
+@pytest.mark.parametrize(("back_to", "has_grown"), [(0, True), (1, False), (2, True), (3, False)])
+def test_68_a_ledger_that_was_set_back_past_rotations_is_verified_with_no_key_that_was_ever_pinned(
+    store_url: str, tmp_path: Path, back_to: int, has_grown: bool
+) -> None:
+    """By a restore, a failover that lost commits, or heads that were cut: the signer remembers."""
+    migrate(store_url)
+    backup, keys = Backup(store_url), []
+    place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
+    for number in range(ROTATIONS + 1):
+        with Ledger.open(store_url, **place) as ledger:
+            ledger.run(call("note", "order-1", n=number), lambda effect: 1)
+            ledger.seal()
+            keys.append(key_of(ledger))
+        if number == back_to:
+            backup.make()
+        with Ledger.open(store_url, **place) as ledger:
+            if number < ROTATIONS:
+                ledger.rotate_keys()
+            ledger.run(call("note", "order-2", n=number), lambda effect: 2)
+            ledger.seal()
+    backup.put_back()
+    if has_grown:
+        with Ledger.open(store_url, keys=tmp_path / "none", seal=False) as ledger:
+            for number in range(40):
+                ledger.run(call("note", "order-3", n=number), lambda effect: 3)
+            ledger._engine.store.journal.integrate("default", 1000)
+    assert never_verified(store_url, place, keys, tmp_path) == (ROTATIONS + 1) * 5
+    database = Database(store_url)
+    for kept in (database.rows("heads")[:1], []):
+        database.replace("heads", kept)
+        assert never_verified(store_url, place, keys, tmp_path) == (ROTATIONS + 1) * 5
+    database.close()
+
+
+def never_verified(store_url: str, place: dict[str, Any], keys: list[str], tmp_path: Path) -> int:
+    """Count the verdicts that are not "verified": of the ledger, its server and its exports, with each key."""
+    count = 0
+    with Ledger.open(store_url, **place) as ledger:
+        for key in keys:
+            for words in ({}, {"up_to_head": True}, {"semantics": False}):
+                count += verify(LiveEvidence(store_of(ledger), "default"), [key], **words).verdict != "verified"
+        for form in ("bundle", "ndjson"):
+            with pytest.raises(JournalError):
+                ledger.export(tmp_path / "out", form=form)
+    server = serve_believing(store_url, keys=place["keys"], seal=False)
+    headers = {"Authorization": 'Bearer "default"'}
+    for key in keys:
+        for more in ({}, {"up_to_head": True}):
+            asked = {"keys": [key], **more}
+            told = httpx2.post(f"{server.url}/v1/journal/verify", headers=headers, json=asked).json()
+            count += told["verdict"] != "verified"
+    server.stop()
+    return count
 
 
 class _Quiet(SimpleHTTPRequestHandler):

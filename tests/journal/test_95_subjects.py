@@ -66,7 +66,7 @@ def test_95_events_of_langchains_callbacks_go_with_the_person_they_are_about(led
     with handler.session("order-1"):
         FakeListChatModel(responses=[f"I refund {CANARY}"]).invoke(f"refund {CANARY}", config={"callbacks": [handler]})
         refund(ledger, "order-1")
-    assert "langchain.model_invoked" in [event.type for event in ledger.events("order-1")]
+    assert "callback.model_invoked" in [event.type for event in ledger.events("order-1")]
     assert values(ledger, "order-1").count(CANARY.encode()) >= 4
     ledger.erase(subject="ada", by="ana", reason="request of 3 May")
     assert CANARY.encode() not in values(ledger, "order-1")

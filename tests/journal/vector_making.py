@@ -24,6 +24,7 @@ from indelible.core.verifying.moves import MOVES, STATUSES
 from indelible.testing.record.vectors import lines_of, zipped
 from tests.core.forged import changed, leaves
 from tests.core.journals import Holder
+from tests.journal import vector_votes
 from tests.journal.vector_books import (
     FIRST,
     KEYS,
@@ -64,6 +65,7 @@ def bases() -> dict[str, Files]:
         "rotated": sealed(rotated(), **ROTATED),
         "asked": sealed(asked()),
         "driven": sealed(driven()),
+        "standing": sealed(vector_votes.standing()),
         "run": part(calls(), [1, 2, 3, 4, 5, 11, 12], "run", "run-1"),
         "period": part(calls(), [*range(3, 9)], "period"),
         "calls.zip": {"bundle.zip": zipped(whole)},
@@ -174,6 +176,9 @@ SIGNED: dict[str, Change] = {
     "body: a number beyond any": swap(13, b'"facts":{}', b'"facts":{"x":1e400}'),
     "body: a fact with a fraction": swap(13, b'"facts":{}', b'"facts":{"x":0.5}'),
     "body: a fact beyond 2^53": swap(13, b'"facts":{}', b'"facts":{"x":9007199254740992}'),
+    "body: a fact whose name begins with a dollar sign": put(13, type="acme_thing", facts={"$x": 1}),
+    "body: a fact with two dollar signs, deep inside": put(13, type="acme_thing", facts={"x": [{"$$x": 1}]}),
+    "body: a fact nested 65 deep": swap(13, b'"facts":{}', b'"facts":{"x":' + b"[" * 64 + b"]" * 64 + b"}"),
     "body: a fact twice": swap(13, b'"facts":{}', b'"facts":{"x":1,"x":2}'),
     "body: a fact that is not a number": swap(13, b'"facts":{}', b'"facts":{"x":NaN}'),
     "body: a fact with half a letter": swap(13, b'"facts":{}', b'"facts":{"x":"\\ud800"}'),
@@ -292,6 +297,12 @@ SIGNED: dict[str, Change] = {
     "told: a commitment to a run": commits(12, run=HASH),
     "told: a commitment to an approval": commits(12, approval=HASH),
 }
+
+
+def _nested(body: bytes) -> bytes:
+    return body.replace(b'"facts":{}', b'"facts":{"x":' + b"[" * 63 + b"]" * 63 + b"}")
+
+
 FINE: dict[str, Change] = {
     "fine: 29 February in a leap year": put(1, at="2028-02-29T23:59:59.999999Z"),
     "fine: 29 February 2000": put(13, at="2000-02-29T00:00:00.000000Z"),
@@ -302,7 +313,8 @@ FINE: dict[str, Change] = {
     "fine: a run with a quote in its name": lambda book: [
         event.update(run='a "run"\\\n') for event in book.events if event["run"] == "run-2"
     ],
-    "fine: a type that nobody knows": put(13, type="acme_thing", run="acme", seq=0, facts={"$x": [None, True, -7]}),
+    "fine: a type that nobody knows": put(13, type="acme_thing", run="acme", seq=0, facts={"x": [None, True, -7]}),
+    "fine: a fact nested 64 deep": lambda book: book.events[13].update({"type": "acme_thing", RAW: _nested}),
     "fine: a large number in clear": put(13, type="acme_thing", run="acme", seq=0, facts={"x": 2**53 - 1}),
     "fine: a loss that was declared": put(
         13,
@@ -938,12 +950,23 @@ def approvals() -> Iterator[Vector]:
         yield vector(f"approval: {name}", "asked", sealed(told, withheld=count))
 
 
+def votes() -> Iterator[Vector]:
+    """Give what rests on the values of permissions: where no values are shown, nothing is wrong."""
+    for name, book, expected in (*vector_votes.forged_votes(), *vector_votes.standings(), *vector_votes.charges()):
+        base = "standing" if name.startswith("standing") else "asked"
+        yield vector(name, base, sealed(book), expected, log=GOOD, counts_votes=True)
+    for name, book, expected, withheld in vector_votes.changed_sheets():
+        yield vector(name, "asked", sealed(book, withheld=withheld), expected, log=GOOD, counts_votes=True)
+    for name, book, expected, places, kind, run in vector_votes.parts():
+        yield vector(name, "asked", part(book, places, kind, run), expected, PART, counts_votes=True)
+
+
 def all_vectors() -> dict[str, Any]:
     made = [
         one
         for group in (
             *(signed_changes, moves, keys, values, heads, rotations, manifests, files_and_trees, parts, zips, ndjson),
-            *(runs, approvals),
+            *(runs, approvals, votes),
         )
         for one in group()
     ]

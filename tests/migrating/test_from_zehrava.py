@@ -161,6 +161,7 @@ def test_a_run_comes_whole_and_can_be_resumed(gate: Gate, ledger_url: str, cli: 
             *("run_started", "zehrava.run_started", "plan_locked", "tool_call_finished", "execution_succeeded"),
             *("approval_requested", "interruption_detected", "zehrava.checkpoint_sealed", "artifact_created"),
             *("zehrava.checkpoint", "zehrava.run_imported", "run_blocked"),
+            *("delegation_started", "delegation_finished"),
         ]
         fetched = next(event for event in told if event.type == "tool_call_finished")
         assert fetched.payload == {
@@ -181,8 +182,20 @@ def test_a_run_comes_whole_and_can_be_resumed(gate: Gate, ledger_url: str, cli: 
         assert run.context.suggested_next_action == "await_approval"
         run.complete()
         assert ledger.verify_run("run_1").is_valid
+        assert ledger.verify_run("run_2").is_valid
         ledger.export(tmp_path / "bundle")
         assert verify(tmp_path / "bundle", key_of(ledger)).verdict == "verified"
+
+
+def test_71_a_child_of_a_run_that_has_ended_is_told_of_by_it(gate: Gate, ledger_url: str, cli: Cli) -> None:
+    gate.run("run_1", "completed")
+    gate.run("run_2", "completed", parent_run_id="run_1", created_at=NOON + 1)
+    assert cli(*FROM, str(gate.path), "--json").json["became"]["completed"] == 2
+    gate.run("run_3", "completed", parent_run_id="run_1", created_at=NOON + 2)  # run_1 is over here by now
+    assert cli(*FROM, str(gate.path), "--json").json["became"]["completed"] == 1
+    with Ledger.open(ledger_url, seal=False) as ledger:
+        assert [ledger.runs()[number].parent for number in (2, 1, 0)] == [None, "run_1", None]
+        assert all(ledger.verify_run(name).is_valid for name in ("run_1", "run_2", "run_3"))
 
 
 def test_twice_changes_nothing_and_a_run_left_half_is_ended(gate: Gate, sqlite_url: str, cli: Cli) -> None:

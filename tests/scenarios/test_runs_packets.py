@@ -391,7 +391,7 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         run.artifact("s3://leads.csv", content=b"a,b", metadata={"rows": 3})
         run.hand_off("another", state=STATE, suggested="go on")
         ledger.start_run("delegates", agent="scout").delegate("researcher")
-        failed = ledger.start_run("failed", agent="scout", parent="full")
+        failed = ledger.start_run("failed", agent="scout", parent="delegates")
         failed.fail("on purpose", state=[1, None, "x"])
         ledger.run(charge(run_id="forgotten"), Count({"id": 1}), side_effect="payment")
         ledger.erase(run_id="forgotten", fields=["args", "result"], by="ada", reason="asked to")

@@ -308,7 +308,8 @@ def test_a_resumed_parent_hears_of_children_that_were_not_told_to_have_finished(
 
 def test_a_child_that_lies_about_its_parent_is_found(ledger: Driver) -> None:
     started(ledger, "parent")
-    started(ledger, "liar", parent="parent")
+    event = f"evt_{ledger.events('parent')[0].hash}"
+    ledger.ledger._run_desk().start_run("liar", agent="clerk", parent="parent", parent_event=event)
     report = ledger.verify_run("liar")
     assert report.lineage is not None
     assert not report.is_valid

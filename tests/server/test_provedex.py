@@ -74,13 +74,13 @@ def test_each_event_is_recorded_as_sent_and_chained(place: Place, run_id: str) -
     events = place.get(f"/v1/runs/{run_id}/events").json()["events"]
     assert [event["type"] for event in events] == [
         "run_started",
-        "provedex.session_started",
-        "provedex.utterance_captured",
-        "tool_call_started",
-        "tool_call_finished",
-        "provedex.model_invoked",
-        "provedex.utterance_spoken",
-        "provedex.session_ended",
+        "callback.session_started",
+        "callback.utterance_captured",
+        "callback.tool_called",
+        "callback.tool_returned",
+        "callback.model_invoked",
+        "callback.utterance_spoken",
+        "callback.session_ended",
     ]
     assert [event["payload"] for event in events[1:]] == EVENTS
     assert place.get(f"/v1/runs/{run_id}").json()["agent"] == "scribe"

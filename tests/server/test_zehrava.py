@@ -74,7 +74,7 @@ def test_a_run_is_started_as_documented(runs: Runs) -> None:
 def test_an_event_is_recorded_as_documented_and_counted_from_one(runs: Runs) -> None:
     payload = {"tool": "fetch_data", "recordsFetched": 847}
     answer = runs.tell("tool_call_finished", stepName="fetch", payload=payload, sideEffectClass="read")
-    assert set(answer) == {"eventId", "seq", "eventType", "status", "createdAt"}
+    assert set(answer) == {"eventId", "seq", "eventType", "status", "createdAt", "timestamp"}
     told(answer, eventId=EVENT, seq=[2], eventType="tool_call_finished", status="recorded", createdAt=TIME)
 
 
@@ -137,7 +137,6 @@ def test_a_run_is_given_as_documented(runs: Runs) -> None:
 
 def test_a_run_is_verified_as_documented(place: Place, runs: Runs) -> None:
     child = runs.post("start", {"agentId": "sub", "intentSummary": "x", "parentRunId": runs.id})["runId"]
-    runs.tell("delegation_started", payload={"runId": child}, sideEffectClass="delegation")
     sealed = runs.post(f"{runs.id}/checkpoint", {})
     answer = runs.post(f"{runs.id}/verify")
     told(answer, runId=runs.id)
@@ -145,7 +144,22 @@ def test_a_run_is_verified_as_documented(place: Place, runs: Runs) -> None:
     told(answer["checkpointIntegrity"], valid=[True])
     told(answer["checkpointIntegrity"]["checkpoints"][0], checkpointId=sealed["checkpointId"], valid=[True])
     told(answer["lineageContinuity"], valid=[True], parentRunId=[None])
-    assert runs.post(f"{child}/verify")["lineageContinuity"]["parentRunId"] == runs.id
+    told(runs.post(f"{child}/verify")["lineageContinuity"], valid=[True], parentRunId=[runs.id])
+
+
+def test_79_what_is_recorded_is_answered_with_its_time_by_both_names(runs: Runs) -> None:
+    """Its client documents `timestamp`, its page `createdAt`."""
+    answer = runs.tell("plan_locked")
+    told(answer, timestamp=TIME)
+    assert answer["timestamp"] == answer["createdAt"]
+
+
+def test_71_a_child_is_told_of_by_its_parent_and_may_be_told_of_once_more(runs: Runs) -> None:
+    child = runs.post("start", {"agentId": "sub", "intentSummary": "x", "parentRunId": runs.id})["runId"]
+    assert [event["eventType"] for event in runs.get()["events"]] == ["run_started", "delegation_started"]
+    runs.tell("delegation_started", payload={"runId": child}, sideEffectClass="delegation")
+    for name in (child, runs.id):
+        assert runs.post(f"{name}/verify")["lineageContinuity"]["valid"] is True
 
 
 def test_telling_that_a_run_ended_ends_it(runs: Runs) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import apsw
 import psycopg
@@ -11,8 +11,9 @@ import pytest
 
 from indelible.core import ports
 from indelible.core.ports import Store
-from indelible.stores import open_store
+from indelible.stores import make_roles, open_store
 from indelible.testing import StoreConformance
+from tests.postgres import login
 from tests.scenarios.fixtures import _scenario_database
 from tests.scenarios.raw import execute
 from tests.stores.database import open_file
@@ -59,15 +60,21 @@ class TestMemoryStore:
 
 
 class TestPostgresStore(StoreConformance):
+    """Goes by the rights of the group role eraser, which are the writer's and those to erase."""
+
     @pytest.fixture(autouse=True)
-    def _database(self, _scenario_database: str) -> None:
+    def _database(self, _scenario_database: str) -> Iterator[None]:
         self._url = _scenario_database
         with psycopg.connect(self._url) as connection:
             connection.execute("CREATE TABLE IF NOT EXISTS mine (number integer)")
             connection.execute("TRUNCATE mine")
+            connection.execute("GRANT INSERT ON mine TO PUBLIC")
+            connection.execute("GRANT UPDATE (has_macs) ON indelible_ledger TO PUBLIC")  # which is the owner's to say
+        with login(self._url, member_of=make_roles(self._url).names["eraser"]) as self._eraser:
+            yield
 
     def factory(self) -> Callable[..., Store]:
-        return functools.partial(open_store, self._url)
+        return functools.partial(open_store, self._eraser)
 
     def handler_writes(self, connection: psycopg.Connection, number: int) -> None:  # type: ignore[type-arg]
         connection.execute("INSERT INTO mine VALUES (%s)", (number,))

@@ -11,7 +11,6 @@ from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
@@ -21,7 +20,8 @@ from indelible.core.effects.walk import begin
 from indelible.core.sheets import SheetFilter
 from indelible.errors import ApprovalPending, BadCall, IllegalMove, KeyUnusable, Misconfigured, NotPermitted, OnHold
 from indelible.journal.erasures.erasing import Eraser
-from indelible.stores import migrate, open_store, secure_rows
+from indelible.stores import make_roles, migrate, open_store, secure_rows
+from tests.postgres import login
 from tests.threats.exposed import Exposed
 
 TABLES = ("runs", "effects", "events", "payloads", "pending", "sheets", "trees", "leaves", "tiles", "heads")
@@ -33,18 +33,12 @@ ROOT = Actor("root")
 
 @pytest.fixture
 def walled(postgres_url: str) -> Iterator[str]:
-    """Gives the address of a secured ledger for a role that is neither superuser nor owner."""
+    """Gives the address of a secured ledger for a plain writer, who is neither superuser nor owner."""
     migrate(postgres_url)
     secure_rows(postgres_url)
     secure_rows(postgres_url)  # twice is once
-    with psycopg.connect(postgres_url, autocommit=True) as connection:
-        connection.execute("DROP ROLE IF EXISTS plain")
-        connection.execute("CREATE ROLE plain LOGIN PASSWORD 'plain' NOSUPERUSER NOBYPASSRLS")
-        connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO plain")
-        parts = urlsplit(postgres_url)
-        yield urlunsplit(parts._replace(netloc=f"plain:plain@{parts.netloc.rpartition('@')[2]}"))
-        connection.execute("DROP OWNED BY plain")
-        connection.execute("DROP ROLE plain")
+    with login(postgres_url, member_of=make_roles(postgres_url).names["writer"]) as plain:
+        yield plain
 
 
 def pay(number: int) -> ToolCall:

@@ -5647,7 +5647,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The store, the journal or a tool does not answer; ask again. Types: `tool-unavailable`, `journal-error`, `signer-refused`, `key-unusable`, `not-sealed`, `bad-note`, `store-error`, `store-unavailable`, `overloaded`, `outcome-unknown`, `schema-outdated`, `state-not-read`, `misconfigured`. */
+        /** @description The store, the journal or a tool does not answer; ask again. Types: `tool-unavailable`, `journal-error`, `signer-refused`, `key-unusable`, `not-sealed`, `bad-note`, `store-error`, `store-unavailable`, `overloaded`, `outcome-unknown`, `schema-outdated`, `state-not-read`, `record-forged`, `misconfigured`. */
         Problem503: {
             headers: {
                 [name: string]: unknown;

@@ -1,7 +1,7 @@
 /** Reads event bodies exactly: a body is accepted if and only if it is the one text that its content has. */
 
 import { Caught, textOf, type Bytes } from './bytes'
-import { INSTANT, readCanonical } from './canonical'
+import { INSTANT, MOST_DEEP, readCanonical } from './canonical'
 import rules from './rules.json'
 
 export type Shared = {
@@ -38,9 +38,9 @@ export function isEffect(body: Body): body is EffectBody {
 export function readBody(entry: Bytes): Body {
   const text = textOf(entry)
   const content = text === null ? null : readCanonical(text)?.value
-  if (text === null || !isObject(content) || !isPlain(content) || !isShared(content)) throw new Caught('it is no event of version 1: a member is unknown, missing, or not written canonically')
-  const members = Object.keys(content).sort().join()
-  const isKnown = members === FACT ? isObject(content.facts) : members === EFFECT && isAboutEffect(content)
+  const members = isObject(content) ? Object.keys(content).sort().join() : ''
+  const isFact = members === FACT
+  const isKnown = isObject(content) && (isFact || members === EFFECT) && isShared(content) && (isFact ? isObject(content.facts) && isClear(content.facts, MOST_DEEP) && isPlain(content.facts) : isAboutEffect(content))
   if (!isKnown) throw new Caught('it is no event of version 1: a member is unknown, missing, or not written canonically')
   return content as unknown as Body
 }
@@ -54,6 +54,13 @@ function isPlain(value: unknown): boolean {
   if (typeof value === 'number') return Number.isSafeInteger(value)
   if (typeof value !== 'object' || value === null) return true
   return Object.values(value).every(isPlain)
+}
+
+/** No name begins as tags do, which stand for what JSON cannot say, and nothing is nested too deep. */
+function isClear(value: unknown, levels: number): boolean {
+  if (typeof value !== 'object' || value === null) return true
+  if (levels === 0 || (isObject(value) && Object.keys(value).some((name) => name.startsWith('$')))) return false
+  return Object.values(value).every((part) => isClear(part, levels - 1))
 }
 
 const isText = (value: unknown, form: RegExp): value is string => typeof value === 'string' && form.test(value)

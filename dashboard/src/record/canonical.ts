@@ -61,12 +61,18 @@ function isDecimal(text: string): boolean {
   return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text)
 }
 
-const MOST_DEEP = 64
+export const MOST_DEEP = 64
 
 /** Says whether a value that an event commits to is written in its one way: plain JSON, and tags for what it cannot say. */
 export function isRecorded(text: string): boolean {
   const read = readCanonical(text)
   return read !== null && isForm(read.value, MOST_DEEP)
+}
+
+/** Says whether an object stands for what JSON cannot say. */
+export function isTagged(value: object): boolean {
+  const names = Object.keys(value)
+  return names.length === 1 && Object.hasOwn(TAGS, names[0]!)
 }
 
 function isForm(value: unknown, levels: number): boolean {
@@ -75,7 +81,6 @@ function isForm(value: unknown, levels: number): boolean {
   if (levels === 0) return false
   if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1))
   const members = Object.entries(value)
-  const [first] = members
-  if (members.length === 1 && first && Object.hasOwn(TAGS, first[0])) return typeof first[1] === 'string' && TAGS[first[0]]!(first[1])
+  if (isTagged(value)) return members.every(([tag, text]) => typeof text === 'string' && TAGS[tag]!(text))
   return members.every(([name, one]) => (!name.startsWith('$') || name.startsWith('$$')) && isForm(one, levels - 1))
 }

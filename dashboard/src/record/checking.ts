@@ -64,13 +64,15 @@ async function run(isAsked: boolean): Promise<void> {
   const { tenant } = await told(api.GET('/v1/me'))
   if (!isOfTenant(head.origin, tenant)) return become({ is: 'tampered', head, flaw: { what: 'the server shows the journal of another tenant', expected: tenant, found: head.origin } })
   const found = await trusted(head.origin)
-  if ('vkey' in found.pinned && found.other) return become({ is: 'other-key', vkey: found.other, pinned: found.pinned })
   verifier ??= new Verifier([await parseKey(found.pinned.vkey)], tiles, found.pinned.seen)
   const report = await verifier.advance(note, (done, all) => become({ is: 'checking', done, all }))
   if (report.verdict === 'tampered') {
     verifier = null
+    // A rotation that the trusted key signed is followed; any other key has to be compared by a person.
+    if (found.other && report.isUntrusted) return become({ is: 'other-key', vkey: found.other, pinned: found.pinned })
     return become({ is: 'tampered', head, flaw: report.flaw })
   }
+  if (report.verdict === 'cannot_tell') throw new Error('no key of this journal is known')
   const pinned = { ...found.pinned, seen: { size: head.size, root: toBase64(head.root) } }
   remember(head.origin, pinned)
   become({ is: 'verified', head, at: Date.now(), pinned, isFirst: found.isFirst, runs: report.runs })

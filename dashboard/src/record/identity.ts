@@ -13,7 +13,7 @@ export type KeyOf =
 /** Is up to how many arguments all choices of them are tried. */
 const MOST_FIELDS = 9
 
-async function hashed(tag: string, ...parts: (string | Bytes)[]): Promise<string> {
+export async function hashed(tag: string, ...parts: (string | Bytes)[]): Promise<string> {
   const pieces: Bytes[] = [utf8(tag), Uint8Array.of(0)]
   for (const part of parts) {
     const raw = typeof part === 'string' ? utf8(part) : part

@@ -6,14 +6,17 @@ import rules from './rules.json'
 
 type Move = { readonly always: readonly string[]; readonly sometimes: readonly string[]; readonly adds?: number; readonly only_retry?: boolean; readonly only_harmless?: boolean }
 type End = { readonly seq: number; readonly hash: string; readonly gaps: number }
+/** How an effect stood before an event that says something of a permission: its status, and the question about it. */
+export type Before = { readonly status: string; readonly question: string }
 type Life = { readonly body: EffectBody; readonly status: string; readonly attempt: number; readonly gaps: number }
 
 const MOVES = rules.moves as unknown as Readonly<Record<string, Move>>
 const QUESTIONS = rules.questions as unknown as Readonly<Record<string, readonly [readonly string[], string]>>
 const OPEN = ['pending', 'approved']
 const ENDS = ['succeeded', 'denied', 'canceled'] // what follows these moves nothing, and is not compared with what was
-const NOT_ASKED = ''
-const UNKNOWN = '?'
+export const NOT_ASKED = ''
+export const UNKNOWN = '?'
+const ABOUT_PERMISSION = ['approval', 'grant', 'policy']
 const NOTHING = '0'.repeat(64)
 const PLACES = Object.keys(MOVES).map((place) => place.split('|') as [string, string, string])
 const STATUSES = new Set(PLACES.map(([, , after]) => after))
@@ -41,12 +44,12 @@ export class Lives {
     readonly isWhole: boolean,
   ) {}
 
-  /** Checks one event against everything before it; gives how many gaps its run has. */
-  follow(body: Body, hash: string): number {
+  /** Checks one event against everything before it; gives how many gaps its run has, and how its effect stood if it tells of a permission. */
+  follow(body: Body, hash: string): { readonly gaps: number; readonly before: Before | null } {
     const gaps = this.#chain(body, hash)
-    if (isEffect(body)) this.#move(body, gaps)
-    else if (rules.effect_types.includes(body.type) || 'approval' in body.commits) throw new Caught(`${body.type} names its effect, and this one does not`)
-    return gaps
+    if (isEffect(body)) return { gaps, before: this.#move(body, gaps) }
+    if (rules.effect_types.includes(body.type) || 'approval' in body.commits) throw new Caught(`${body.type} names its effect, and this one does not`)
+    return { gaps, before: null }
   }
 
   #chain({ log, run, seq, prev }: Body, hash: string): number {
@@ -61,7 +64,7 @@ export class Lives {
     return gaps
   }
 
-  #move(body: EffectBody, gaps: number): void {
+  #move(body: EffectBody, gaps: number): Before | null {
     const { effect, type, status, attempt } = body
     const names = namesIn(body)
     const life = this.#effects.get(effect) ?? { body, status: '', attempt: 0, gaps }
@@ -69,6 +72,7 @@ export class Lives {
     if (isKnown) checkMove(life, body, names)
     else if (!WORDS.has(`${type}|${status}`) || (names.includes('approval') && !(type in QUESTIONS))) throw new Caught(`no ${type} leads to ${status}`)
     else this.#questions.set(effect, UNKNOWN)
+    const isAbout = this.#questions.has(effect) || names.some((name) => ABOUT_PERMISSION.includes(name))
     const question = this.#questions.get(effect) ?? NOT_ASKED
     const after = nextQuestion(question, type, names, life.status)
     if (after === null) throw new Caught(`${type} does not fit the approval of its effect`)
@@ -77,6 +81,7 @@ export class Lives {
       if (!ENDS.includes(life.status) && life.body[name] !== body[name]) throw new Caught(`its effect changed its ${name}`)
     }
     this.#effects.set(effect, { body: life.body, status, attempt, gaps })
+    return isAbout ? { status: life.status, question } : null
   }
 }
 

@@ -145,7 +145,7 @@ function hashed(left: Bytes, right: Bytes): Promise<Bytes> {
 /** Follows the events in their order, up to the first that the rules do not allow. */
 async function examine(report: Record_, head: Head): Promise<void> {
   const { kind, withheld } = report.manifest
-  const examination = new Examination(head.origin, kind !== 'period')
+  const examination = new Examination(head.origin, kind !== 'period', kind === 'journal')
   report.chain = examination.chain
   let before = kind === 'journal' ? -1 : null
   for (const event of report.events) {
@@ -166,6 +166,7 @@ async function examine(report: Record_, head: Head): Promise<void> {
   markErased(report)
   try {
     examination.tally.close(withheld as number, kind === 'journal')
+    examination.permissions.close()
   } catch (problem) {
     if (!(problem instanceof Caught)) throw problem
     report.problems.push({ part: 'values', what: problem.message })

@@ -16,6 +16,9 @@ const sizeOf = (value: unknown): number => {
   return value as number
 }
 
+/** Says that no key that is trusted signed a head. */
+export class Untrusted extends Caught {}
+
 /** Collects what a journal says about its own keys, and tells whose signature a head needs. */
 export class KeyChain {
   readonly #rotations: Rotation[] = []
@@ -74,7 +77,7 @@ export class KeyChain {
     const signers = new Set<string>()
     for (const key of [...trusted, ...named, ...keys]) if (await isSignedBy(note, key)) signers.add(key.vkey)
     const good = keys.find((key) => signers.has(key.vkey) && key.name === this.origin && head.size <= (this.#revoked.get(toHex(key.publicKey)) ?? head.size))
-    if (!good) throw new Caught(signers.size > 0 ? 'the head is signed by a key that was replaced or revoked' : 'the head is not signed by the key of this journal')
+    if (!good) throw new Untrusted(signers.size > 0 ? 'the head is signed by a key that was replaced or revoked' : 'the head is not signed by the key of this journal')
     return good
   }
 

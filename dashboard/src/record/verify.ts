@@ -11,7 +11,7 @@ import { Caught, same, toBase64, toHex, type Bytes } from './bytes'
 import { Examination } from './examination'
 import { GrowingTree, leafHash } from './merkle'
 import { parseHead, type Head, type Key, type Note } from './notes'
-import { KeyChain } from './trust'
+import { KeyChain, Untrusted } from './trust'
 
 export const WIDTH = 256
 
@@ -35,7 +35,9 @@ export type Flaw = {
 
 export type Report =
   | { readonly verdict: 'verified'; readonly head: Head; readonly runs: number; readonly older: Seen | null }
-  | { readonly verdict: 'tampered'; readonly head: Head; readonly flaw: Flaw }
+  /** `isUntrusted` says that everything fits together, and that no trusted key signed it. */
+  | { readonly verdict: 'tampered'; readonly head: Head; readonly flaw: Flaw; readonly isUntrusted?: boolean }
+  | { readonly verdict: 'cannot_tell'; readonly head: Head }
 
 class Found extends Error {
   constructor(readonly flaw: Flaw) {
@@ -60,18 +62,19 @@ export class Verifier {
     const head = parseHead(note.text)
     try {
       await KeyChain.checkAtOnce(note, head, this.keys)
-      const examination = (this.#examination ??= new Examination(head.origin, true))
+      const examination = (this.#examination ??= new Examination(head.origin, true, true))
       this.#checkNotCut(head)
       while (this.#tree.size < head.size) {
         await this.#read(head, examination)
         progress(this.#tree.size, head.size)
       }
       await this.#checkRoot(head)
+      if (this.keys.length === 0) return { verdict: 'cannot_tell', head } // it fits together, and nobody knows who signed it
       await examination.chain.checkSigned(note, head, this.keys)
       return { verdict: 'verified', head, runs: examination.lives.runs.size, older: this.older }
     } catch (problem) {
       if (problem instanceof Found) return { verdict: 'tampered', head, flaw: problem.flaw }
-      if (problem instanceof Caught) return { verdict: 'tampered', head, flaw: { what: problem.message } }
+      if (problem instanceof Caught) return { verdict: 'tampered', head, flaw: { what: problem.message }, isUntrusted: problem instanceof Untrusted }
       throw problem
     }
   }

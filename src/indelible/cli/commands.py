@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +11,9 @@ from indelible.cli.migrating import come_from
 from indelible.cli.moving import move_to
 from indelible.cli.opening import about_ledger, where
 from indelible.cli.options import InOrder
+
+if TYPE_CHECKING:
+    from indelible.stores.postgres.roles import GroupRoles
 
 
 @click.command()
@@ -45,14 +49,32 @@ def version() -> int:
     "--row-security", "is_secured", is_flag=True, help="PostgreSQL: each connection sees the rows of one tenant only."
 )
 @click.option(
+    "--roles",
+    "prefix",
+    metavar="PREFIX",
+    help="PostgreSQL: name the group roles PREFIX_writer, _eraser and _reader (default: indelible_DATABASE).",
+)
+@click.option("--no-roles", "is_without_roles", is_flag=True, help="PostgreSQL: make no group roles.")
+@click.option(
     "--new-ledger", "is_new_ledger", is_flag=True, help="SQLite: begin a ledger though another one belongs there."
 )
+@click.option(
+    "--writer-keys",
+    "has_writer_keys",
+    is_flag=True,
+    help="A new ledger: believe only rows written with its keys; see docs/keys.md.",
+)
 @about_ledger
-def migrate(is_secured: bool, is_new_ledger: bool) -> int:
+def migrate(
+    is_secured: bool, prefix: str | None, is_without_roles: bool, is_new_ledger: bool, has_writer_keys: bool
+) -> int:
     """Bring the ledger's schema up to date.
 
     A ledger that is not there yet is made. `migrate from` takes over what another ledger recorded, `migrate to` moves
     this one to another database.
+
+    On PostgreSQL, three group roles are made and get their rights: a writer, who cannot delete or change what is
+    recorded, an eraser, and a reader. If this user may not make roles, the SQL for an administrator is printed.
     """
     if click.get_current_context().invoked_subcommand is not None:
         return 0
@@ -60,7 +82,7 @@ def migrate(is_secured: bool, is_new_ledger: bool) -> int:
     from indelible.cli.opening import check_is_here, forget_expected, holds_ledger, without_password
     from indelible.cli.show import say_json
     from indelible.errors import Misconfigured
-    from indelible.stores import is_postgres, secure_rows, sqlite_path
+    from indelible.stores import is_postgres, make_roles, secure_rows, sqlite_path
 
     place = where()
     check_is_here(place)
@@ -72,19 +94,31 @@ def migrate(is_secured: bool, is_new_ledger: bool) -> int:
             raise Misconfigured(f"{path} is a database, but no Indelible ledger; name another with --url")
     if is_secured and not is_postgres(place.address):
         raise click.UsageError("--row-security is for PostgreSQL; a SQLite file has one reader, who sees all of it")
+    if prefix is not None and (is_without_roles or not is_postgres(place.address)):
+        raise click.UsageError("--roles is for PostgreSQL, and does not go with --no-roles")
     if is_new_ledger:
         forget_expected(place)
-    applied = apply(place.address)
+    applied = apply(place.address, writer_keys=has_writer_keys)
     if is_secured:
         secure_rows(place.address)
+    roles = None if is_without_roles or not is_postgres(place.address) else make_roles(place.address, prefix)
     address = without_password(place.address)
     if place.is_json:
-        say_json({"store": address, "is_new": is_new, "applied": applied})
-    elif applied:
-        print(f"{address}: applied {', '.join(applied)}")
-    else:
-        print(f"{address}: up to date")
+        told = None if roles is None else {"names": roles.names, "made": roles.made, "sql": roles.sql}
+        say_json({"store": address, "is_new": is_new, "applied": applied, "roles": told})
+        return 0
+    print(f"{address}: " + (f"applied {', '.join(applied)}" if applied else "up to date"))
+    if roles is not None:
+        _say_roles(roles)
     return 0
+
+
+def _say_roles(roles: GroupRoles) -> None:
+    if roles.made:
+        print(f"Made the roles {', '.join(roles.made)}.")
+    if roles.sql:
+        print("This user may not make group roles or grant their rights. An administrator can, with this SQL:\n")
+        print("\n".join(f"{statement};" for statement in roles.sql))
 
 
 migrate.add_command(come_from)

@@ -15,7 +15,9 @@ from indelible.cli.options import InOrder
 from indelible.cli.quiet import unlogged
 from indelible.cli.show import age, say_json, table, visible
 from indelible.core.events import instant
+from indelible.errors import KeyUnusable
 from indelible.journal.keys.ring import KeyRing, RingKey
+from indelible.journal.keys.writers import VARIABLE, WriterKeys
 
 
 @click.group(cls=InOrder)
@@ -99,6 +101,30 @@ def export_public(key_id: str | None) -> None:
         say_json({"tenant": place.tenant, "public": vkey})
     else:
         print(vkey)
+
+
+@keys.command(name="export-writer")
+@click.option("--rights", "with_rights", is_flag=True, help="Also the key for votes, people, tokens, policy and stops.")
+@about_ledger
+def export_writer(with_rights: bool) -> None:
+    """Print the writer key of a tenant, for a worker on another machine.
+
+    Set INDELIBLE_WRITER_KEYS to it there; keys of several tenants are separated by spaces. Keep it as secret as a
+    password: with it a program writes rows that the ledger believes. Without --rights it cannot vote or change who may.
+    """
+    place = where()
+    with open_here(place) as ledger:
+        macs = store_behind(ledger).macs
+        if not isinstance(macs, WriterKeys):
+            raise KeyUnusable(
+                f"the rows of {ledger.journal_name} carry no macs, so there is no writer key; a ledger gets one when "
+                "it is made: indelible migrate --writer-keys"
+            )
+        line = macs.export(place.tenant, with_rights=with_rights)
+    if place.is_json:
+        say_json({"tenant": place.tenant, "variable": VARIABLE, "value": line})
+    else:
+        print(line)
 
 
 @keys.command()

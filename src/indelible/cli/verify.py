@@ -52,7 +52,7 @@ def _keys(context: click.Context, parameter: click.Parameter, values: tuple[str,
 @click.option("--witness", "witnesses", multiple=True, callback=_keys, metavar="VKEY", help="A witness you trust.")
 @click.option("--quorum", type=click.IntRange(min=1), metavar="N", help="So many witnesses must have cosigned.  [all]")
 @click.option("--fresh", metavar="AGE", help="The newest proven time must be as recent as this: 15m, 1h, 7d.")
-@click.option("--deep", is_flag=True, help="Check the signatures of writers and of approvers' votes too.")
+@click.option("--deep", is_flag=True, help="Check the signature that a writer put on each event.")
 @click.option("--up-to-head", is_flag=True, help="Verify the signed part alone, and seal nothing first.")
 @click.option("--no-semantics", is_flag=True, help="Leave out the rules of effects and the accounting of values.")
 @about_ledger

@@ -25,6 +25,7 @@ from indelible.core.events import (
     fact_event,
     signed_message,
 )
+from indelible.core.macs import Macs
 from indelible.core.runs.run import fence_ref
 from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.steps import next_step
@@ -58,11 +59,21 @@ class Batch:
     permission may be revoked meanwhile, and the write sees that none was."""
     erased: list[tuple[str, int, str]] = field(default_factory=list)
     """Names payloads that go in this transaction, by run, number of the event, and field."""
+    macs: Macs | None = None
+    """Makes the macs of its rows, if rows carry them."""
 
     @property
     def is_empty(self) -> bool:
         """Is there nothing to write?"""
         return not self.events and not self.sheets
+
+    def mac_of(self, effect: Effect) -> bytes | None:
+        """Return the mac of an effect's row."""
+        return None if self.macs is None else self.macs.of_effect(effect)
+
+    def mac_of_sheet(self, before: Sheet | None, after: Sheet) -> bytes | None:
+        """Return the mac of a sheet's row."""
+        return None if self.macs is None else self.macs.of_sheet(after, before)
 
     def changed(self) -> list[Effect]:
         """Lists the effects as they are after the write."""
@@ -82,8 +93,8 @@ def decide(
     `effects` holds those of all commands, and `sheets` those that `needed_sheets` and `brakes_of` name for them; None
     where there is none. What is not in them was not read, and a command that rests on it raises `StateNotRead`.
     """
-    standing = {ref: 0 if sheet is None else sheet.version for ref, sheet in sheets.items() if ref.kind in GUARDED}
-    batch = Batch(standing=standing)
+    standing = {ref: 0 if sheet is None else sheet.guard for ref, sheet in sheets.items() if ref.kind in GUARDED}
+    batch = Batch(standing=standing, macs=by.macs)
     latest = dict(sheets)
     for command in commands:
         state = _latest(batch, effects, command, command.ref) if is_about_effect(command) else None
@@ -196,7 +207,8 @@ def _record(
     for number, (name, value) in enumerate(committed.items()):
         salt = salts[number * SALT_BYTES : (number + 1) * SALT_BYTES]
         commits[name] = commitment(salt, name, value)
-        batch.payloads.append(Payload(run_id, head.length, name, salt, value))
+        mac = None if by.macs is None else by.macs.of_payload(run_id, head.length, name, value)
+        batch.payloads.append(Payload(run_id, head.length, name, salt, value, mac))
     body = _event_body(change, head, command.stamp, commits, by)
     hash_ = event_hash(body)
     event = Event(
@@ -207,6 +219,7 @@ def _record(
         hash=hash_,
         body=body,
         signature=None if by.sign is None else by.sign(signed_message(hash_)),
+        mac=None if by.macs is None else by.macs.of_event(change.event_type, hash_),
     )
     batch.events.append(event)
     return hash_

@@ -15,7 +15,7 @@ from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref
 from indelible.core.effects.stops import Stop
 from indelible.core.policy.budgets import Exceeded
 from indelible.core.policy.verdicts import Verdict
-from indelible.core.runs.commands import RunAnswer, RunCommand
+from indelible.core.runs.commands import RunAnswer, RunCommand, StartRun
 from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp as Stamp
 
@@ -320,6 +320,13 @@ def run_named_by(command: Command) -> str | None:
     """Gives the run that a command itself names; those about an effect that is there leave it to the effect."""
     named: str | None = getattr(command, "run_id", None)
     return named
+
+
+def runs_named_by(command: Command) -> tuple[str, ...]:
+    """Return the runs that a command may write to: the one it names, and the parent that is told of it."""
+    named = run_named_by(command)
+    telling = command.telling if isinstance(command, StartRun) else None
+    return tuple(run_id for run_id in (named, None if telling is None else telling.run_id) if run_id is not None)
 
 
 def refs_of(command: Command) -> tuple[Ref, ...]:

@@ -13,12 +13,15 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import SAFE_INTEGER
 from indelible.errors import BadCall, TooLarge
+
+if TYPE_CHECKING:
+    from indelible.core.macs import Macs
 
 COMMIT_TAG = b"indelible/commit/v1\0"
 SIGN_TAG = b"indelible/event/v1\0"
@@ -44,6 +47,7 @@ class Payload(NamedTuple):
     field: str
     salt: bytes
     value: bytes
+    mac: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +62,8 @@ class Event:
     body: bytes = field(repr=False)
     signature: bytes | None = field(default=None, repr=False)
     """Is its writer's own signature, when its writer has a key."""
+    mac: bytes | None = field(default=None, repr=False)
+    """Shows that a holder of the ledger's writer keys wrote it, if rows carry macs."""
 
     def read(self) -> dict[str, Any]:
         """Gives the body's fields."""
@@ -73,6 +79,7 @@ class Provenance:
     log: str
     writer: str
     sign: Callable[[bytes], bytes] | None = None
+    macs: Macs | None = None
 
 
 def commitment(salt: bytes, name: str, value: bytes) -> str:

@@ -15,6 +15,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import JournalStore
 from indelible.core.journal.notes import TreeHead
+from indelible.core.macs import Macs
 from indelible.core.privacy.forgetting import ForgettingStore
 from indelible.core.sheets import Sheet, SheetFilter
 
@@ -137,6 +138,12 @@ class Store(Protocol):
     """Names the kinds of sheets that this store does not show to whoever opened it, though there may be some."""
     sign_event: Callable[[bytes], bytes] | None
     """Signs the events this process writes, when they are to carry a signature of their own."""
+    macs: Callable[[str], Macs] | None
+    """Gives what makes and checks the macs of a tenant's rows; None where rows carry none.
+
+    With it, MUST write a mac with every event, payload, effect and sheet, and MUST NOT give a row to anyone that
+    `Macs` does not believe.
+    """
     compare: Compare | None
     """Compares a tenant's record with what was signed, and stops its effects if the record lacks a part of that.
 
@@ -145,6 +152,12 @@ class Store(Protocol):
     before a claim is written to a tree that has fewer entries than `compare.signed` says: the database may be replaced
     under an open connection.
     """
+
+    def has_macs(self) -> bool:
+        """Say whether this ledger's rows carry macs; a program that finds no key here is told so at once."""
+
+    def begin_macs(self) -> bool:
+        """Let the rows carry macs from now on; MUST return False and change nothing if something was written before."""
 
     def origin(self, tenant: str) -> str:
         """Names a tenant's journal: after this ledger, or, if the tenant was moved here, as it was called before."""

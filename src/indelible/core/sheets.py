@@ -53,6 +53,10 @@ class Sheet:
     run_id: str | None = None
     seq: int | None = None
     created_at: datetime | None = None
+    mac: bytes | None = field(default=None, repr=False, compare=False)
+    """What its row was written with, if rows carry macs; see `core.macs`."""
+    row_version: int | None = field(default=None, repr=False, compare=False)
+    """The version that stands in its row, where that one is not believed; 0 if the row is gone."""
 
     @property
     def ref(self) -> SheetRef:
@@ -64,6 +68,11 @@ class Sheet:
         """Does an event commit to each of its states?"""
         return self.kind not in KEPT_ASIDE
 
+    @property
+    def guard(self) -> int:
+        """Return the version that its row has to have when it is written again; 0 if there is none."""
+        return self.version if self.row_version is None else self.row_version
+
     def read(self) -> dict[str, Any]:
         """Gives what is on the sheet."""
         assert self.body is not None, "nothing is decided on a sheet that was erased"
@@ -73,7 +82,16 @@ class Sheet:
 
     def after(self, *, status: str, body: bytes, due_at: datetime | None = None) -> Sheet:
         """Gives this sheet one change later."""
-        return replace(self, version=self.version + 1, status=status, body=body, due_at=due_at, run_id=None, seq=None)
+        return replace(
+            self,
+            version=self.version + 1,
+            status=status,
+            body=body,
+            due_at=due_at,
+            run_id=None,
+            seq=None,
+            row_version=None,
+        )
 
     def told_by(self, run_id: str, seq: int) -> Sheet:
         """Gives this sheet with the place of the event that commits to it."""

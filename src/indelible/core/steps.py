@@ -221,9 +221,9 @@ def _fences_of_others(command: Command, effect: Effect | None) -> tuple[SheetRef
 
 
 def sheets_led_by_run(command: Command) -> tuple[SheetRef, ...]:
-    """Names those sheets of a command that nobody else changes without an event in the run that the command names.
+    """Names those sheets of a command that nobody else changes without an event in the runs that it may write to.
 
-    So whoever writes behind the end of that run's chain as it was when the sheets were read has read them as they are.
+    So whoever writes behind the ends of those chains as they were when the sheets were read has read them as they are.
     Heartbeats are the exception, and change nothing that is decided on but the driver's own time.
     """
     if isinstance(command, Open):

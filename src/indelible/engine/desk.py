@@ -288,7 +288,7 @@ class Desk(Preparing):
     # The journal
 
     def _seal(self) -> Note | None:
-        return self._engine.notary.sealer().seal()
+        return self._engine.notary.seal()
 
     def _tree_head(self) -> TreeHead | None:
         note = self._engine.notary.newest_head()

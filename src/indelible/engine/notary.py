@@ -21,6 +21,7 @@ from indelible.engine.mint import SystemMint
 from indelible.errors import IndelibleError, KeyUnusable, NotSealed
 from indelible.journal.sealing import Sealer, is_elsewhere
 from indelible.journal.sealing_thread import SealingThread
+from indelible.stores import is_remote
 
 if TYPE_CHECKING:
     from indelible.journal.keys.holders import Ring
@@ -151,6 +152,9 @@ class Notary:
             if self._is_covered(run_id, seq):
                 return None
             time.sleep(_LOOK_EVERY)
+        return self._not_covered()
+
+    def _not_covered(self) -> NotSealed:
         return NotSealed(
             f"no signed head covered it within {self._patience.total_seconds():g} s; is a process with the key "
             "running? Start one: indelible worker"
@@ -215,6 +219,29 @@ class Notary:
             raise KeyUnusable("the signer of this ledger keeps its keys elsewhere; change them there")
         return ring
 
+    def seal(self) -> Note | None:
+        """Return a signed head over everything written so far; None while there is nothing.
+
+        A client of a server has no key, and waits for the head that the server signs.
+
+        Raises:
+            NotSealed: The server signed none in time.
+        """
+        return self._await_servers_head() if is_remote(self._store.address) else self.sealer().seal()
+
+    def _await_servers_head(self) -> Note | None:
+        waiting = self._store.journal.waiting(self._tenant)  # first: what is taken in meanwhile is then counted twice
+        goal = self._store.journal.tree(self._tenant).size + waiting
+        ends = time.monotonic() + self._patience.total_seconds()
+        while goal:
+            newest = self.newest_head()
+            if newest is not None and parse_head(newest.text).size >= goal:
+                return newest
+            if time.monotonic() > ends:
+                raise self._not_covered()
+            time.sleep(_LOOK_EVERY)
+        return None
+
     def newest_head(self) -> Note | None:
         """Gives the newest signed head, whoever signed it."""
         newest = self._store.journal.heads(self._tenant, 1)
@@ -257,7 +284,7 @@ def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Sig
             return MemorySigner()
         ring = KeyRing.open(store.ledger_name, None if keys is None else Path(keys))
         if ring.current() is None:
-            if not is_new or store.journal.heads(tenant, 1):
+            if not is_new or is_remote(store.address) or store.journal.heads(tenant, 1):
                 raise KeyUnusable(
                     f"{ring.folder} has no key, and this journal is signed by one already; copy that folder from the "
                     "machine that signs, name another with INDELIBLE_KEYS, or let that machine seal"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
 
@@ -12,13 +12,14 @@ from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, c
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
+from indelible.engine.authenticating import authenticate_rows, begin_authenticating
 from indelible.engine.comparing import compare_before_writing
 from indelible.engine.desk import Desk
 from indelible.engine.engine import Engine
 from indelible.engine.judging import Judging, policy_from
 from indelible.engine.notary import Notary, OnUnsealed, signer_maker
 from indelible.engine.preparing import AGENT, MEBIBYTE
-from indelible.errors import BadCall
+from indelible.errors import BadCall, Misconfigured
 from indelible.journal.keys.files import has_data_keys, resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.redaction_key import RedactionKey
@@ -125,7 +126,9 @@ class OpenedDesk(Desk):
             tenant = _tenant_of(store, tenant)
             is_sealed_elsewhere = is_postgres(store.address) or is_remote(store.address)
             if seal is None:
-                seal = signer is not None or has_named_keys or not is_sealed_elsewhere
+                seal = not is_remote(store.address) and (
+                    signer is not None or has_named_keys or not is_sealed_elsewhere
+                )
             notary = Notary(
                 store,
                 tenant,
@@ -137,6 +140,7 @@ class OpenedDesk(Desk):
             )
             undone.callback(notary.close)
             if not is_remote(store.address):
+                authenticate_rows(store, keys)
                 compare_before_writing(store, keys, signer)
             redaction_key = RedactionKey(store, keys)
             view: EncryptingStore | None = None
@@ -170,11 +174,13 @@ class OpenedDesk(Desk):
             return desk
 
 
-def migrate(url: str | None = None) -> list[str]:
+def migrate(url: str | None = None, *, writer_keys: bool = False) -> list[str]:
     """Bring the schema at an address up to date; a SQLite ledger that is not there yet is begun.
 
     Args:
         url: The address. Default: $INDELIBLE_URL, else `.indelible/ledger.db` in the current folder.
+        writer_keys: Whether the rows of a ledger in which nothing was written yet carry macs from now on. The keys
+            are made in the folder of keys; a process without them is refused. Default: False.
 
     Returns:
         The names of the migrations that were applied.
@@ -182,7 +188,15 @@ def migrate(url: str | None = None) -> list[str]:
     Raises:
         Misconfigured: Another ledger belongs into the file; the folder of keys knows it.
     """
-    return migrate_store(url, expected_in(None))
+    applied = migrate_store(url, expected_in(None))
+    if writer_keys:
+        with closing(open_store(url)) as store:
+            if not begin_authenticating(store):
+                raise Misconfigured(
+                    f"{store.address} was written to before, so its rows carry no macs. Begin a new ledger with "
+                    "writer keys, or go on without them"
+                )
+    return applied
 
 
 def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:

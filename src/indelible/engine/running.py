@@ -196,16 +196,35 @@ class RunningEffect:
         """Note that something is about to leave; our transports call it before the first byte of a request.
 
         Raises:
-            BadCall: This attempt is over, or this process is a forked child of the handler. Send nothing.
+            BadCall: The handler has ended, or this process is a forked child of it. Send nothing.
+        """
+        self._mark(is_own=True)
+
+    def _mark(self, *, is_own: bool) -> None:
+        """Note that this handler sends, or that a call inside it does: that one has a record of its own.
+
+        So a call inside may go on when this handler has returned. When it has raised, its caller may try it again.
         """
         if not self.is_of_this_process:
             raise BadCall(f"{self.tool} forked, and this is the child: what it sends is not seen by {self.id}")
         with _REQUESTS:
-            if self._is_over:
-                raise BadCall(f"{self.tool}: attempt {self.attempt} of {self.id} is over; nothing was sent for it now")
+            if self._is_over or (is_own and self._has_returned):
+                raise self._ended()
             self._has_sent = True
         if self._outer is not None:  # what is sent for a call inside a handler is sent by that handler too
-            self._outer.mark_sending()
+            self._outer._mark(is_own=False)
+
+    def check_running(self) -> None:
+        """Raise `BadCall` if the handler has ended; our transports call it before they connect."""
+        if self.is_over:
+            raise self._ended()
+
+    def _ended(self) -> BadCall:
+        return BadCall(
+            f"{self.tool}: attempt {self.attempt} of {self.id} is over, for its handler has ended; nothing was sent or "
+            "begun for it now. Let the handler wait for its threads and tasks, or give them a call of their own: "
+            "ledger.run(…)"
+        )
 
     @property
     def is_of_this_process(self) -> bool:
@@ -230,8 +249,7 @@ class RunningEffect:
         """
         if self._transaction is not None:
             raise BadCall(f"{self.tool}: a handler has one transaction; do everything inside it")
-        if self._is_over:
-            raise BadCall(f"{self.tool}: this attempt is over; what its handler does now cannot be part of the effect")
+        self.check_running()
         self._transaction = HandlersTransaction(self._store, self.tenant, is_async=self._is_async)
         return self._transaction
 
@@ -266,12 +284,13 @@ class RunningEffect:
             if not report.is_interruption and self._transaction is not None and self._transaction.was_committed:
                 return replace(report, error=_committed_by_handler(self, report.error))
             return replace(report, has_sent=self._has_sent)
-        self._has_returned = True
+        with _REQUESTS:  # after this nothing more of its own is marked
+            self._has_returned = True
         return report
 
     def give_up(self) -> None:
         """Ends the attempt: what the handler wrote in its transaction is undone, and it gets no other."""
-        with _REQUESTS:  # after this nothing more is marked, so that what was read of it stays true
+        with _REQUESTS:  # after this nothing more is marked, so that what is read of it stays true
             self._is_over = True
         if self._transaction is not None:
             self._transaction.give_up()
@@ -287,7 +306,7 @@ class RunningEffect:
             name: The name, 1 to 500 characters.
 
         Raises:
-            BadCall: The name is empty or too long.
+            BadCall: The name is empty or too long, or the handler has ended.
 
         Example:
             for item in order.items:
@@ -295,6 +314,7 @@ class RunningEffect:
                     client.post("https://api.example/charges", json={"item": item.id})
         """
         check_name("request name", name)
+        self.check_running()
         token = _request_name.set((self, name))
         try:
             yield

@@ -29,12 +29,14 @@ class Leaving:
         self._is_marked = False
         if effect is None:  # its handler may end before the first byte is written, and could not be told any more
             mark_all_running()
+        else:
+            effect.check_running()
 
     def mark(self) -> None:
         """Note that the first byte of this request is about to be written; a second call does nothing.
 
         Raises:
-            BadCall: The attempt is over, or this process is a forked child of the handler. Nothing may be sent.
+            BadCall: The handler has ended, or this process is a forked child of it. Nothing may be sent.
         """
         if not self._is_marked:
             (mark_all_running if self._effect is None else self._effect.mark_sending)()
@@ -59,6 +61,7 @@ def leaving(method: str, url: str, headers: Mapping[str, Any], read: Callable[[]
 
     Raises:
         AmbiguousRequest: Another body went to the same method, address and name in this attempt.
+        BadCall: The handler that this thread or task belongs to has ended.
     """
     effect = current_effect()
     if effect is None or not needs_key(effect, method, url, headers):

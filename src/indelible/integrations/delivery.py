@@ -17,6 +17,8 @@ from indelible.errors import BadCall, RunOver, RunRefused, StoreError
 from indelible.integrations.spool import Abandoned
 
 GROUP = 256
+NAMESPACE = "callback"
+"""Begins the type of each event: one callback has one name, whichever handler, server or file it came by."""
 ENDED = "session_ended"
 _LOG = logging.getLogger("indelible.integrations")
 
@@ -43,9 +45,9 @@ class Delivery:
     `open_ledger` is called for the first entry, and again for the next one while it raises.
     """
 
-    def __init__(self, open_ledger: Callable[[], Ledger], namespace: str, agent: str) -> None:
+    def __init__(self, open_ledger: Callable[[], Ledger], runtime: str, agent: str) -> None:
         self._open_ledger = open_ledger
-        self._namespace = namespace
+        self._runtime = runtime
         self._agent = agent
         self._begun: set[str] = set()
         self._counting = threading.Lock()
@@ -77,11 +79,11 @@ class Delivery:
             self._end(session, group[-1].content)
 
     def _event(self, entry: Entry) -> dict[str, Any]:
-        return {"event_type": f"{self._namespace}.{entry.kind}", "payload": entry.content}
+        return {"event_type": f"{NAMESPACE}.{entry.kind}", "payload": entry.content}
 
     def _begin(self, session: str) -> None:
         try:
-            run = self._ledger.start_run(session, agent=self._agent, runtime=self._namespace)
+            run = self._ledger.start_run(session, agent=self._agent, runtime=self._runtime)
         except RunRefused:
             pass  # it was begun before, here or elsewhere
         else:
@@ -158,7 +160,7 @@ class Delivery:
     def tell_gap(self, source: str, first: int, last: int, missing: int, why: str) -> None:
         """Records that events are missing, and which."""
         payload = {"source": source, "first": first, "last": last, "missing": missing, "why": why}
-        self._ledger.record(f"{self._agent}.gaps", f"{self._namespace}.gap", payload)
+        self._ledger.record(f"{self._agent}.gaps", f"{NAMESPACE}.gap", payload)
 
 
 def next_group(entries: Iterable[Entry]) -> list[Entry]:

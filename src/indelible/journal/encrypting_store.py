@@ -34,6 +34,7 @@ from indelible.core.effects.effect import ENDED, Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
 from indelible.core.journal.journal import JournalStore
+from indelible.core.macs import Macs
 from indelible.core.ports import Alarm, Compare, Filter, Outline, Seen, Store, Transaction
 from indelible.core.privacy.encryption import (
     DATA_KEY_BYTES,
@@ -47,6 +48,7 @@ from indelible.core.privacy.encryption import (
     opened_effect,
 )
 from indelible.core.privacy.forgetting import ForgettingStore
+from indelible.core.runs.commands import StartRun, Tell
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import StoreError
 from indelible.journal.keys.data_keys import DataKeys
@@ -97,6 +99,11 @@ class EncryptingStore:
             command = replace(command, can_read=self._can_read(command.ref))
         key = self._key_for(command)
         ready = command if key is None else encrypted_command(command, key)
+        telling = command.telling if isinstance(command, StartRun) else None
+        if isinstance(ready, StartRun) and telling is not None:
+            told = self.encrypted(telling)  # with the key of the parent, whose record it joins
+            assert isinstance(told, Tell)
+            return replace(ready, to_parent_json=told.happenings[0].payload_json)
         edit = command.edit if isinstance(command, Open) else None
         if isinstance(ready, Open) and edit is not None and edit.is_exact:
             return replace(ready, edit=replace(edit, args_json=self._as_recorded(command.ref, edit.args_json)))
@@ -246,6 +253,23 @@ class EncryptingStore:
     @sign_event.setter
     def sign_event(self, sign: Callable[[bytes], bytes] | None) -> None:
         self._store.sign_event = sign
+
+    @property
+    def macs(self) -> Callable[[str], Macs] | None:
+        """Gives what makes and checks the macs of a tenant's rows."""
+        return self._store.macs
+
+    @macs.setter
+    def macs(self, macs: Callable[[str], Macs] | None) -> None:
+        self._store.macs = macs
+
+    def has_macs(self) -> bool:
+        """Say whether this ledger's rows carry macs."""
+        return self._store.has_macs()
+
+    def begin_macs(self) -> bool:
+        """Let the rows carry macs from now on."""
+        return self._store.begin_macs()
 
     @property
     def compare(self) -> Compare | None:

@@ -6,6 +6,7 @@ key. Killed between any two steps, the next seal goes on where this one stopped.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from base64 import b64decode
@@ -23,14 +24,18 @@ from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
-from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_set_back
+from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_forgery, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.verifying.unsealed import Unsealed, remembered_in
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
 
+log = logging.getLogger("indelible.journal")
+
 _PAGE = 1000
+_MOST_NAMED = 3
 _MOST_LINES = 64  # beside the signatures of witnesses; a note holds 100
 _introducing = threading.Lock()  # of two threads one names the key; of two processes both may, and it means the same
 
@@ -105,10 +110,36 @@ class Sealer:
         """Takes into the tree what waits now. What comes in meanwhile is left to the next seal: it may never end."""
         waiting = self._journal.waiting(self._tenant)  # first: what is taken in between these two is then counted twice
         goal = self._journal.tree(self._tenant).size + waiting
+        examine = None if self._store.macs is None else Unsealed(self._store.macs(self._tenant))
         while waiting:
-            tree = self._journal.integrate(self._tenant, self._journal.most_at_once)
+            tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
+            if examine is not None and examine.rights:
+                self._keep_newest(examine.rights)
             if tree is None or tree.size >= goal:
-                return
+                break
+        if examine is not None and examine.problems:
+            self._stop_for(examine.problems)
+
+    def _stop_for(self, problems: Mapping[str, str]) -> None:
+        """Stop all effects, for the database was changed by a program that has no key; the runs named stay unsealed."""
+        named = "; ".join(problems[run_id] for run_id in sorted(problems)[:_MOST_NAMED])
+        log.error("%s is not sealed as a whole: %s", self.origin, named)
+        _change_stop(self._store, self._tenant, self._stamp, lambda last, at: stop_of_forgery(last, named, at))
+
+    def _keep_newest(self, rights: Sequence[tuple[str, int, str]]) -> None:
+        """Remember the newest versions of the rights and budgets that were taken into the tree."""
+        assert self._store.macs is not None
+        newest = self._store.macs(self._tenant).newest
+        told = [
+            (kind, one.value)
+            for run_id, seq, kind in rights
+            for one in self._store.payloads(self._tenant, run_id, [seq])
+            if one.field == kind
+        ]
+        refs = {ref for kind, value in told for ref in remembered_in(kind, value)}
+        filters = (SheetFilter(kind=ref.kind, id=ref.id, limit=1) for ref in refs)
+        found = [sheet for one in filters for sheet in self._store.sheets(self._tenant, one)]
+        newest.keep({sheet.ref: sheet.version for sheet in found})
 
     def record(self, event_type: str, facts: Mapping[str, Any]) -> int:
         """Tells something about the journal in the journal, and gives the event's number in its run."""
@@ -150,6 +181,8 @@ class Sealer:
         lost, here = self.lost()
         if lost != self._declared_lost():  # a command that died may have said so
             self.record("log_continued", {"lost": _shown(lost), "size": here.size})
+        if self._store.macs is not None:
+            self._store.macs(self._tenant).newest.reset()
         self.integrate()
         tree = self._journal.tree(self._tenant)
         if lost_head(self._store, self._tenant, self._signer) is not None:

@@ -20,6 +20,7 @@ from indelible.journal.keys.holders import FixedKeys, KeyHolder
 from indelible.journal.keys.redaction_key import copy_redaction_key
 from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.signer import FileHeadState, StatefulSigner, file_signer
+from indelible.journal.keys.writers import copy_writer_keys
 from indelible.journal.sealing import Sealer
 from indelible.stores import TABLES, Place, sheet_row
 
@@ -51,6 +52,11 @@ class Handover:
         for ring in (self._old, self._new):
             if any(key.status == "next" for key in ring.all_keys()):
                 raise KeyUnusable(f"a rotation of {ring.folder} is under way; finish it first: indelible keys rotate")
+        if target.macs is not None and source.macs is None:
+            raise KeyUnusable(
+                f"the rows of {self._tenant} carry no macs, and those of {target.ledger_name} do; move it to a ledger "
+                "whose rows carry none"
+            )
         self._marks = source.forgetting.redaction_check(), target.forgetting.redaction_check()
         check_redaction(*self._marks, self._tenant)
 
@@ -71,6 +77,7 @@ class Handover:
             if there is None:
                 place.write("redaction", [(mark,)])
         self._copy_data_keys(place)
+        copy_writer_keys(self._old.ledger_name, self._new.ledger_name, self._tenant)
 
     def _copy_data_keys(self, place: Place) -> None:
         found = {holder_in(row[_VALUE]) for row in place.read("payloads", self._tenant)} - {None}

@@ -30,6 +30,7 @@ from indelible.core.moving import (
 )
 from indelible.core.ports import Filter, Store
 from indelible.core.sheets import SheetFilter
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.desk import _person
 from indelible.engine.stops import Stops
 from indelible.errors import BadCall, Misconfigured
@@ -284,7 +285,9 @@ def _stop_of(store: Store, tenant: str) -> Stop | None:
 
 
 def _opened(address: str) -> AbstractContextManager[Store]:
-    return closing(open_store(address, wakeups=False, expect=expected_in(None)))
+    store = open_store(address, wakeups=False, expect=expected_in(None))
+    authenticate_rows(store, None)
+    return closing(store)
 
 
 def _ledger(address: str, tenant: str) -> Ledger:

@@ -22,15 +22,15 @@ from indelible.ledger import Ledger
 from indelible.migrating.taking import Progress, Taking, untold
 
 RECORDED_AS = {
-    "SessionStarted": "provedex.session_started",
-    "UtteranceCaptured": "provedex.utterance_captured",
-    "ToolCalled": "tool_call_started",
-    "ToolReturned": "tool_call_finished",
-    "ModelInvoked": "provedex.model_invoked",
-    "UtteranceSpoken": "provedex.utterance_spoken",
-    "SessionEnded": "provedex.session_ended",
+    "SessionStarted": "callback.session_started",
+    "UtteranceCaptured": "callback.utterance_captured",
+    "ToolCalled": "callback.tool_called",
+    "ToolReturned": "callback.tool_returned",
+    "ModelInvoked": "callback.model_invoked",
+    "UtteranceSpoken": "callback.utterance_spoken",
+    "SessionEnded": "callback.session_ended",
 }
-"""Gives the type of event of a run, live at a server too; what a run knows by name counts as work done."""
+"""The type of event of a run, at a server too. Our own callback handler records the same callbacks by these names."""
 SIGNED = frozenset({"seq", "timestamp_nanos", "event", "parent_hash"})
 """Are the members that the hash is of; the rest of a line can be changed without anybody seeing it."""
 KNOWN = SIGNED | {"self_hash", "signature", "signer_pubkey"}

@@ -22,7 +22,15 @@ import rfc8785
 from indelible.core.effects.calls import SIDE_EFFECTS
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
-from indelible.core.runs.run import BY_THE_LEDGER, CHECKPOINT_REASONS, EVENT_TYPES, CheckpointRule, RunStatus
+from indelible.core.runs.run import (
+    BY_THE_LEDGER,
+    CHECKPOINT_REASONS,
+    EVENT_TYPES,
+    HANDED_OVER,
+    OVER,
+    CheckpointRule,
+    RunStatus,
+)
 from indelible.errors import BadCall, IndelibleError, Misconfigured
 from indelible.ledger import Ledger
 from indelible.migrating.taking import Progress, Taking, untold
@@ -240,18 +248,24 @@ def take_over(ledger: Ledger, connection: apsw.Connection, *, progress: Progress
     """Takes all runs over; one that cannot be placed is left out and named, and the others come."""
     taking, found = Taking(), runs_in(connection)
     counted = {"runs": 0, "identities": 0, "events": 0, "seals": 0, "checkpoints": 0}
+    ended: dict[str, RunStatus] = {}
     for number, told in enumerate(found, start=1):
         try:
             run = read_run(connection, told)
-            _take_one(ledger, run, taking, counted)
+            status = _take_one(ledger, run, taking, counted)
+            if status is not None:
+                ended[run.id] = status
         except (IndelibleError, OverflowError, OSError) as problem:
             taking.leave_out(str(told["run_id"]), str(problem))
         progress(number, len(found))
+    for run_id, status in reversed(ended.items()):  # children first: a parent that has ended is told nothing
+        _end(ledger, run_id, status)
     _say_what_holds(taking, counted)
     return taking
 
 
-def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, int]) -> None:
+def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, int]) -> RunStatus | None:
+    """Take a run over; return how it has to end here, or None if it has not ended or ends no more."""
     seals = {one["id"]: seal_holds(one, run.events) for one in run.checkpoints}
     is_itself = integrity_holds(run.told)
     taking.not_as_written += _what_does_not_hold(run, seals, is_itself=is_itself)
@@ -266,9 +280,16 @@ def _take_one(ledger: Ledger, run: GateRun, taking: Taking, counted: dict[str, i
     elif there.permissions.get(_PERMISSION) != run.told["id"]:
         raise BadCall("a run of this name is here already, and is another one")
     status = ENDED.get(run.told["status"])
-    if status is not None and (there is None or there.status == "blocked"):
-        ledger.end_run(run.id, status, by=_BY, reason=f"it was {status} in zehrava-gate")
     taking.became["here already" if there is not None else status or "resumable"] += 1
+    return status if there is None or there.status == "blocked" else None
+
+
+def _end(ledger: Ledger, run_id: str, status: RunStatus) -> None:
+    """End a run as it ended there, and let its parent know."""
+    run = ledger.get_run(run_id)
+    if run is not None and run.parent is not None:
+        ledger.record(run.parent, "delegation_finished", {"run": run_id}, side_effect="delegation")
+    ledger.end_run(run_id, status, by=_BY, reason=f"it was {status} in zehrava-gate")
 
 
 def _what_does_not_hold(run: GateRun, seals: Mapping[str, bool], *, is_itself: bool) -> list[str]:
@@ -286,18 +307,15 @@ def _start(ledger: Ledger, run: GateRun, seals: Mapping[str, bool]) -> None:
     told, desk = run.told, ledger._run_desk()
     permissions = _read(told["permissions_json"])
     rest = permissions if isinstance(permissions, dict) else {"permissions": permissions}
-    parent = (
-        told["parent_run_id"]
-        if told["parent_run_id"] and ledger._run_desk().keeping.get(told["parent_run_id"])
-        else None
-    )
+    parent = desk.keeping.get(told["parent_run_id"]) if told["parent_run_id"] else None
+    is_told = parent is not None and parent.status not in OVER and parent.status != HANDED_OVER
     begun = new_run(
         run.id,
         desk.stamp(0).at,
         agent=told["agent_id"],
         intent=told["intent_summary"],
         runtime=told["runtime"] or "zehrava-gate",
-        parent=parent,
+        parent=told["parent_run_id"] if is_told else None,
         parent_event=None,
         allowed_tools=None,
         permissions={**rest, _PERMISSION: told["id"]},
@@ -310,7 +328,7 @@ def _start(ledger: Ledger, run: GateRun, seals: Mapping[str, bool]) -> None:
     saved = new_checkpoint(
         desk.checkpoint_id(), reason if reason in CHECKPOINT_REASONS else "explicit_handoff", packet, suggested
     )
-    there = {"ledgerId": told["id"], "status": told["status"]}
+    there = {"ledgerId": told["id"], "parentRunId": told["parent_run_id"], "status": told["status"]}
     imported = {"event_type": "zehrava.run_imported", "payload": there, "step": told["current_step"] or None}
     said = happenings_of([*happenings(run, seals), imported])
     desk.keeping.start_whole(begun, ledger._mint.token(), said, saved, "taken over from zehrava-gate")

@@ -145,8 +145,6 @@ class RunsDesk:
             checkpointing=checkpointing or CheckpointRule(),
             fork=fork,
         )
-        if parent is not None and parent_event is None:
-            self.keeping.find(parent)
         token = token or self._engine.mint.token()
         since = time.monotonic()
         moved = self.keeping.start(run, token, lease)

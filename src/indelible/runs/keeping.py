@@ -144,7 +144,11 @@ class RunKeeping:
         redactor = self._redactor()
         if redactor is not None:
             run = replace(run, intent=redactor.text(run.intent))
-        return StartRun(tenant=self._tenant, stamp=self._stamp(1), run=run, token=token, lease=lease)
+        started = StartRun(tenant=self._tenant, stamp=self._stamp(3), run=run, token=token, lease=lease)
+        if run.parent is None or run.parent_event is not None:
+            return started
+        payload = encode({"agent": run.agent, "run": run.id}, root="payload")
+        return replace(started, to_parent_json=self._kept(payload, "payload"))
 
     def start_whole(
         self, run: Run, token: str, happenings: Sequence[Happening], checkpoint: NewCheckpoint, reason: str
@@ -423,7 +427,7 @@ class RunKeeping:
         return None
 
     def _is_told_by(self, parent: str, run: Run) -> bool:
-        """Does a run tell of a child, at the event that the child names? What was erased there may have named it."""
+        """Does a run tell of a child, at the event that the child names if any? What was erased may have named it."""
         told: dict[str, Any] = {}
 
         def note(event: RunEvent) -> None:
@@ -432,7 +436,7 @@ class RunKeeping:
 
         story = self.follow(self._new_story(parent), note)
         if run.parent_event is None:
-            return run.id in story.delegations
+            return run.id in story.delegations or None in told.values()
         payload = told.get(run.parent_event, {})
         return payload is None or (isinstance(payload, dict) and run.id in (payload.get("run"), payload.get("runId")))
 

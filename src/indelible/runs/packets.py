@@ -13,6 +13,7 @@ from typing import Any
 
 from indelible.core.journal.notes import parse_vkey
 from indelible.core.journal.receipts import parse_receipt
+from indelible.core.journal.rotation import followed
 from indelible.core.runs.resuming import PACKET_EXPORTED, Packet, check_kind, packet_digest
 from indelible.core.values.canonical import decode
 from indelible.core.values.shapes import misshapen
@@ -56,7 +57,8 @@ def check_packet(signed: Mapping[str, Any], key: str) -> None:
         is_told = event["type"] == PACKET_EXPORTED and event["facts"]["packet"] == packet_digest(signed["packet"])
         # One key signs the journals of all tenants, so that it signed says not yet whose journal this is.
         is_its_own = event["log"] == receipt.tree_head().origin == (known := parse_vkey(key)).name
-        is_proven = is_told and is_its_own and receipt.head.signed_by(known) and receipt.covers(body)
+        is_signed = any(receipt.head.signed_by(one) for one in followed(receipt.head, [known]))
+        is_proven = is_told and is_its_own and is_signed and receipt.covers(body)
     except (KeyError, TypeError, ValueError) as problem:
         raise JournalError(f"the packet does not prove where it comes from: {problem}") from problem
     if not is_proven:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.comparing import Comparison
 from indelible.engine.running import in_own_thread
 from indelible.errors import KeyUnusable
@@ -39,6 +40,7 @@ class Ledgers:
         **words: Any,
     ) -> None:
         """Opens each with the same words as `AsyncLedger.open`; the gateway runs the server's own tools."""
+        authenticate_rows(store, words.get("keys"))
         self.store = store
         self.webhooks = dict(webhooks or {})
         """Are the providers whose signed messages are taken, by name."""

@@ -12,6 +12,7 @@ import uvicorn
 from prometheus_client import disable_created_metrics
 
 from indelible.core.effects.calls import DEFAULT_TENANT
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.comparing import compare_before_writing
 from indelible.errors import Misconfigured
 from indelible.journal.keys.files import resolved_keys
@@ -82,6 +83,7 @@ def serve(
     has_named_keys = keys is not None
     keys = resolved_keys(keys)  # now: the current folder may change
     store = open_store(url, expect=expected_in(keys))
+    authenticate_rows(store, keys)
     compare_before_writing(store, keys)
     ledgers = Ledgers(
         store,

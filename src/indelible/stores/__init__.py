@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
+    from indelible.stores.postgres.roles import GroupRoles
+
     Expect = Callable[[str, str | None], None]
 
 DEFAULT_PATH = ".indelible/ledger.db"
@@ -168,6 +170,19 @@ def secure_rows(url: str) -> None:
     from indelible.stores import postgres
 
     postgres.secure_rows(url)
+
+
+def make_roles(url: str, prefix: str | None = None) -> GroupRoles:
+    """Make the group roles writer, eraser and reader of a PostgreSQL ledger and grant them their rights.
+
+    Args:
+        url: The address, of a user who owns the tables.
+        prefix: What their names begin with. Default: `indelible_` and the database, and its schema if not `public`.
+    """
+    from indelible.stores import postgres
+
+    made: GroupRoles = postgres.make_roles(url, prefix)
+    return made
 
 
 def newest_migration(address: str) -> str:

@@ -18,7 +18,7 @@ Progress = Callable[[int, int | None], None]
 # A time is carried as microseconds since 1970. `only_row`, which keeps a table at one row, and `awaited`, which tells a
 # writer whom to wake, belong to the store itself.
 TABLES: Mapping[str, Mapping[str, Kind]] = {
-    "ledger": {"name": "text", "created_at": "time"},
+    "ledger": {"name": "text", "created_at": "time", "has_macs": "number"},
     "redaction": {"key_check": "text"},
     "runs": {"tenant": "text", "run_id": "text", "count": "number", "head": "bytes", "begun_at": "time"},
     "effects": {
@@ -45,6 +45,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
         "charges": "bytes",
         "turn": "text",
         "doubted": "number",
+        "mac": "bytes",
     },
     "events": {
         "tenant": "text",
@@ -55,6 +56,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
         "hash": "bytes",
         "body": "bytes",
         "signature": "bytes",
+        "mac": "bytes",
     },
     "payloads": {
         "tenant": "text",
@@ -63,6 +65,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
         "field": "text",
         "salt": "bytes",
         "value": "bytes",
+        "mac": "bytes",
     },
     "pending": {"tenant": "text", "run_id": "text", "seq": "number", "hash": "bytes"},
     "trees": {"tenant": "text", "size": "number", "root": "bytes"},
@@ -81,6 +84,7 @@ TABLES: Mapping[str, Mapping[str, Kind]] = {
         "seq": "number",
         "body": "bytes",
         "created_at": "time",
+        "mac": "bytes",
     },
 }
 

@@ -75,7 +75,8 @@ def _event(kind: str, effect_id: str | None = None) -> Event:
 
 def test_95_turns_and_callbacks_tell_of_models_and_other_events_do_not() -> None:
     assert tells_of_model(_event("tool_call_finished", "eff_1"), "model.turn")
-    assert tells_of_model(_event("langchain.model_invoked"), None)
+    for namespace in ("callback", "langchain", "provedex"):
+        assert tells_of_model(_event(f"{namespace}.model_invoked"), None)
     assert tells_of_model(_event("mcp.input_given"), None)
     assert not tells_of_model(_event("tool_call_finished", "eff_1"), "refund")
     assert not tells_of_model(_event("acme.note"), None)

@@ -66,6 +66,42 @@ def test_only_runs_with_limits_leave_a_note_of_them() -> None:
     assert [ref.id for ref in world.sheets if ref.kind == "limit"] == ["forked"]
 
 
+CHILD = {"parent": "r", "to_parent_json": b'{"agent":"billing","run":"child"}'}
+
+
+def test_71_a_parent_is_told_of_its_child_in_the_same_write() -> None:
+    world = World()
+    world.start()
+    for _ in range(2):  # an answer that got lost
+        assert isinstance(world.start("child", token="t2", **CHILD), RunMoved)
+    assert (world.types(), world.types("child")) == (["run_started", "delegation_started"], ["run_started"])
+    assert world.story()[0].open_delegations == ["child"]
+    assert isinstance(world.start("other", token="t3", parent="r", to_parent_json=b'{"run":"other"}'), RunMoved)
+    assert world.story()[0].open_delegations == ["child", "other"]
+
+
+def test_71_a_parent_that_has_told_of_its_child_before_is_told_nothing_more() -> None:
+    world = World()
+    world.start()
+    told = Happening(type="delegation_started", payload_json=b'{"run":"child"}', side_effect="delegation")
+    assert isinstance(world.tell(told), RunMoved)
+    event = f"evt_{world.events['r'][1].hash}"
+    assert isinstance(world.start("child", parent="r", parent_event=event), RunMoved)
+    assert world.types() == ["run_started", "delegation_started"]
+
+
+@pytest.mark.parametrize("ending", ["completed", "canceled", "handed_over"])
+def test_71_a_run_does_not_begin_unless_its_parent_is_told(ending: Any) -> None:
+    world = World()
+    assert refused(world.start("child", **CHILD)) == "unknown"
+    world.start()
+    assert refused(world.start("child", parent="r")) == "parent"
+    world.end(ending)
+    assert refused(world.start("child", **CHILD)) == ("handed_over" if ending == "handed_over" else "over")
+    assert world.types("child") == []
+    assert "delegation_started" not in world.types()
+
+
 def test_a_run_is_started_once_and_its_starter_may_ask_twice() -> None:
     world = World()
     first = world.start()

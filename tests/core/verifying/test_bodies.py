@@ -115,3 +115,17 @@ def test_members_are_ordered_by_their_utf_16() -> None:
     with pytest.raises(ValueError, match="cannot stand"):
         strict_json("123456789012345678901234567890")
     assert quoted("a\nb") == "a\\nb"
+
+
+def test_69_names_in_clear_do_not_begin_as_tags_do() -> None:
+    for facts in ({"$x": 1}, {"x": {"$$x": 1}}, {"x": [1, {"$x": 1}]}):
+        assert read_fact_body(Teller().fact("noted", facts).decode()) is None
+    assert read_fact_body(Teller().fact("noted", {"x$": ["$x", {"y": {}}]}).decode()) is not None
+
+
+def test_69_facts_are_nested_at_most_64_deep() -> None:
+    nested: Any = []
+    for _ in range(62):
+        nested = [nested]
+    assert read_fact_body(Teller().fact("noted", {"x": nested}).decode()) is not None
+    assert read_fact_body(Teller().fact("noted", {"x": [nested]}).decode()) is None

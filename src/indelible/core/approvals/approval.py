@@ -500,6 +500,7 @@ def _why_not_signed(approval: Approval, vote: Vote, voter: Person) -> Refusal | 
     return None
 
 
+@lru_cache(maxsize=4096)  # a vote is counted again with every vote after it
 def is_signed(key: bytes, signature: bytes, digest: str, *, is_approval: bool) -> bool:
     """Did the holder of this key sign this answer to this question?"""
     from cryptography.exceptions import InvalidSignature

@@ -242,6 +242,11 @@ class Effect:
         return value
 
     @property
+    def detail_field(self) -> str:
+        """Name what the detail is: the result, the error or the reason."""
+        return {"succeeded": "result", "failed": "error"}.get(self.status, "reason")
+
+    @property
     def is_detail_erased(self) -> bool:
         """Was the result, error or reason recorded and then erased?"""
         return self.detail_seq is not None and self.detail_json is None
@@ -273,10 +278,10 @@ def doubted_next(status: str, side_effect: str, attempt: int) -> int | None:
 
 def detail_erased(effect: Effect) -> EffectErased:
     """Gives the refusal to tell a result, error or reason that was erased."""
-    what = {"succeeded": "result", "failed": "error"}.get(effect.status, "reason")
     return EffectErased(
-        f"{effect.tool}: {effect.id} is {effect.status}, and its {what} was erased; it is not run again, and what came "
-        f"of it can only be learnt where it was done. When and by whom: indelible effects show {effect.id}",
+        f"{effect.tool}: {effect.id} is {effect.status}, and its {effect.detail_field} was erased; it is not run "
+        "again, and what came of it can only be learnt where it was done. When and by whom: indelible effects show "
+        f"{effect.id}",
         effect=effect,
     )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from indelible.core.journal.merkle import is_consistent
 from indelible.core.journal.notes import Note, PublicKey, TreeHead
@@ -43,17 +43,35 @@ class Entry:
     signature: bytes | None = field(repr=False)
 
 
+class Waiting(NamedTuple):
+    """Is an event that waits to be taken into the tree, and the row of that event; nulls where it is gone."""
+
+    run_id: str
+    seq: int
+    hash: bytes
+    """What the table of waiting events says its hash is."""
+    body: bytes | None
+    mac: bytes | None
+
+
+Before = Callable[[str, int, str], bytes | None]
+"""Gives the body of the newest event of an effect in a run before a number; None if there is none."""
+Examine = Callable[[Sequence[Waiting], Before], set[str]]
+"""Looks at events that wait, each run's in their order, and names the runs that must not be taken in."""
+
+
 class JournalStore(Protocol):
     """Keeps a tree, its tiles and its signed heads beside the events. It holds no rules: `tiles.grow` grows it."""
 
     most_at_once: int
     """Is how many events are best taken in one transaction: few where nobody else can write meanwhile."""
 
-    def integrate(self, tenant: str, most: int) -> Tree | None:
+    def integrate(self, tenant: str, most: int, examine: Examine | None = None) -> Tree | None:
         """Takes at most so many waiting events into the tree, in one transaction; None when none wait.
 
         MUST give every event exactly one index, without gaps, however many integrate at once. MUST keep the events of
-        a run in their order.
+        a run in their order. MUST take no event that `examine` was not shown in the same transaction, and none of the
+        runs that it names: those go on waiting.
         """
 
     def tree(self, tenant: str) -> Tree:

@@ -31,6 +31,17 @@ def stop_of_set_back(last: Stop | None, signed: int, at: datetime) -> Stop | Non
     return stop_after(last, is_in_force=True, by=SYSTEM, at=at, reason=reason)
 
 
+def stop_of_forgery(last: Stop | None, named: str, at: datetime) -> Stop | None:
+    """Return the stop of a ledger in which a program without its keys wrote; None if effects are stopped already."""
+    if last is not None and last.is_in_force:
+        return None
+    reason = (
+        f"changed without the keys: {named}. Nothing of these runs is signed. See what else was changed: indelible "
+        "verify; take out what no key holder wrote, or restore a backup; then: indelible go"
+    )
+    return stop_after(last, is_in_force=True, by=SYSTEM, at=at, reason=reason)
+
+
 def is_set_back(stop: Stop | None) -> bool:
     """Does a stop say that the ledger was set back?"""
     return stop is not None and stop.is_in_force and stop.by == SYSTEM.id and stop.reason.startswith(_SET_BACK)

@@ -32,8 +32,8 @@ _SAVED = frozenset({"checkpoint", "state"})
 _OF_RUN = _NEEDED_TO_RESUME | _SAVED | {"payload"}
 TOLD_IN_RUN = frozenset({"payload", "state", "args", "result", "error"})
 """Are the fields that may hold anything: what was told by hand, saved by an agent, passed to a tool or returned."""
-_OF_FRAMEWORKS = frozenset({"langchain", "mcp", "provedex"})
-"""The namespaces of events that callbacks of frameworks and the MCP gate record."""
+_OF_FRAMEWORKS = frozenset({"callback", "langchain", "mcp", "provedex"})
+"""The namespaces of events that callbacks of frameworks and the MCP gate record, now and in earlier versions."""
 _OPEN_QUESTION = frozenset({"pending", "approved"})
 OUT_OF_HAND = ("sent", "dead")
 """Are the statuses of messages that nobody sends any more."""

@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeGuard
 
-from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record
+from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record, runs_named_by
 from indelible.core.effects.calls import check_name, check_run_id
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref, digest_of, key_of, without
@@ -64,7 +64,8 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
     """Raises `BadCall` with the name of what cannot be."""
     _check_members(command, most_bytes)
     if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun):
-        check_run_id(command.run_id)  # the ledger tells of itself in runs of its own
+        for run_id in runs_named_by(command):
+            check_run_id(run_id)  # the ledger tells of itself in runs of its own
     if isinstance(command, TakeRun) and command.token is None:
         raise BadCall("token: whoever drives a run has one")
     if isinstance(command, EndRun) and command.status in ("active", UNSTARTED):

@@ -408,6 +408,12 @@ _OURS: Mapping[str, ProblemType] = {
         "Nothing was run. The store has a fault.",
         "Report it, with the message.",
     ),
+    "record-forged": ProblemType(
+        503,
+        "A row was not written by a holder of the ledger's keys",
+        "A program without the keys changed what decides the call, or put an old row back. Nothing was run.",
+        "For the operator of the server: run `indelible verify`, and restore the rows that it names.",
+    ),
     "misconfigured": ProblemType(
         503,
         "The store's address or one of its settings cannot be used",

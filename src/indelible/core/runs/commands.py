@@ -12,18 +12,31 @@ from indelible.core.stamps import Stamp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRun:
-    """Begins a run, and drives it."""
+    """Begins a run, and drives it.
+
+    A run with a parent is told of by that parent: in the same write, by what `to_parent_json` holds, or before, by the
+    event that `run.parent_event` names.
+    """
 
     tenant: str
     stamp: Stamp
     run: Run
     token: str = field(repr=False)
     lease: timedelta
+    to_parent_json: bytes | None = field(default=None, repr=False)
 
     @property
     def run_id(self) -> str:
         """Names the run."""
         return self.run.id
+
+    @property
+    def telling(self) -> Tell | None:
+        """Is what the parent's record is told in the same write; None when there is nothing to tell."""
+        if self.run.parent is None or self.to_parent_json is None:
+            return None
+        told = Happening(type="delegation_started", payload_json=self.to_parent_json, side_effect="delegation")
+        return Tell(tenant=self.tenant, run_id=self.run.parent, stamp=self.stamp, happenings=(told,))
 
     @property
     def ref(self) -> Ref:

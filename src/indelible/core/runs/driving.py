@@ -73,6 +73,8 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
         needed.append(checkpoint_ref(command.checkpoint_id))
     elif isinstance(command, SealCheckpoint | EndRun) and command.checkpoint is not None:
         needed.append(checkpoint_ref(command.checkpoint.id))
+    elif isinstance(command, StartRun) and command.telling is not None:
+        needed += sheets_of_run(command.telling)
     if isinstance(command, EndRun) and (command.handover is not None or command.takes_back):
         needed += [fence_ref(command.run_id), delegated_ref(command.run_id)]
     return tuple(dict.fromkeys(needed))
@@ -108,7 +110,7 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
     run = None if sheet is None else read_run(sheet)
     driver = _driver(sheet_at(sheets, driver_ref(command.run_id)))
     if isinstance(command, StartRun):
-        return _start(command, run, driver, now, seq)
+        return _start(command, run, driver, now, seq, sheets)
     if isinstance(command, TakeRun):
         return _take(command, run, driver, now, seq, sheets)
     refusal = (
@@ -140,21 +142,41 @@ def _driver(sheet: Sheet | None) -> Driver | None:
     return None if sheet is None or sheet.body is None else read_driver(sheet)
 
 
-def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datetime, seq: int) -> Step:
+def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datetime, seq: int, sheets: Sheets) -> Step:
     if run is not None:
         if driver is not None and driver.is_held_by(hash_of(command.token)):
             return Step(RunMoved(run, (), driver.fence))  # our own write, whose answer got lost on the way
         is_gone = run.status in OVER or run.status == HANDED_OVER
         advice = "begin one of another name" if is_gone else "resume it instead"
         return Step(RunNotMoved("exists", f"was started before and is {run.status}; {advice}", run))
+    told_to_parent = _tell_parent(command, now, sheets)
+    if isinstance(told_to_parent.answer, RunNotMoved):
+        return told_to_parent
     begun = replace(command.run, created_at=command.stamp.at, updated_at=command.stamp.at, version=1, status="active")
     seat = _seat(command, driver, now)
     facts = {"fence": seat.fence, "parent": begun.parent, "parent_event": begun.parent_event}
-    sheets = [run_sheet(begun), driver_sheet(seat)]
+    changed = [run_sheet(begun), driver_sheet(seat)]
     if begun.allowed_tools is not None or begun.fork is not None:
-        sheets.append(Sheet(kind="limit", id=begun.id, status="active", body=b"{}"))
-    fact = Fact(begun.id, "run_started", facts_json(facts), {}, (), tuple(sheets))
-    return Step(RunMoved(replace(begun, seq=seq), (Told(seq, "run_started", "recorded"),), seat.fence), (fact,))
+        changed.append(Sheet(kind="limit", id=begun.id, status="active", body=b"{}"))
+    fact = Fact(begun.id, "run_started", facts_json(facts), {}, (), tuple(changed))
+    told = (Told(seq, "run_started", "recorded"),)
+    return Step(RunMoved(replace(begun, seq=seq), told, seat.fence), (*told_to_parent.changes, fact))
+
+
+def _tell_parent(command: StartRun, now: datetime, sheets: Sheets) -> Step:
+    """Tell a run's parent that the run begins, or say why it cannot be told; then the run does not begin."""
+    telling, parent = command.telling, command.run.parent
+    if telling is None:
+        if parent is None or command.run.parent_event is not None:
+            return Step(RunMoved(None))
+        why = f"names the parent {parent}, and tells it nothing; update the client, then start it again"
+        return Step(RunNotMoved("parent", why))
+    if sheet_at(sheets, run_ref(telling.run_id)) is None:
+        return Step(RunNotMoved("unknown", f"cannot begin: its parent {parent} was never started here; start that"))
+    told = about_run(telling, now, 0, sheets)
+    if isinstance(told.answer, RunNotMoved):
+        return Step(replace(told.answer, why=f"cannot begin: its parent {parent} {told.answer.why}"))
+    return told
 
 
 def _seat(command: StartRun | TakeRun, before: Driver | None, now: datetime) -> Driver:

@@ -104,9 +104,9 @@ def check_about(telling: Telling, found: Approval, key: str | None) -> None:
         raise Caught("its approval names a grant, and none comes with it; or the other way round")
 
 
-def check_votes(found: Approval, *, is_deep: bool) -> None:
+def check_votes(found: Approval) -> None:
     """Raises unless enough people have approved what counts as approved."""
-    lacking = (found if is_deep else _unsigned(found)).lacking if found.status in ("approved", "consumed") else 0
+    lacking = found.lacking if found.status in ("approved", "consumed") else 0
     if lacking:
         raise Caught(f"{found.id} counts as {found.status}, and {lacking} of the needed approvals are lacking")
 
@@ -152,11 +152,11 @@ def check_args(found: Approval, args_json: bytes | None, args_seq: int | None) -
         raise Caught("its approval has another digest than what was asked", expected=digest, found=found.digest)
 
 
-def check_step(telling: Telling, before: Approval, found: Approval, *, is_deep: bool) -> None:
+def check_step(telling: Telling, before: Approval, found: Approval) -> None:
     """Raises unless an approval follows from the state before it by what the event tells."""
     match telling.type:
         case _ if telling.type in _VOTES:
-            expected = _voted(telling, before, found, is_deep)
+            expected = _voted(telling, before, found)
         case "approval_revoked":
             expected = _unvoted(telling, before, found)
         case "approval_edited":
@@ -184,9 +184,9 @@ def _unvoted(telling: Telling, before: Approval, found: Approval) -> Approval:
     return replace(before, version=before.version + 1, status="pending", votes=votes)
 
 
-def _voted(telling: Telling, before: Approval, found: Approval, is_deep: bool) -> Approval:
+def _voted(telling: Telling, before: Approval, found: Approval) -> Approval:
     vote = _newest_vote(telling, found, len(before.votes))
-    counted = count_vote(before, vote, telling.actor.kind, is_deep=is_deep)
+    counted = count_vote(before, vote, telling.actor.kind)
     # What was granted together with it is on a sheet of its own.
     return replace(counted, grant=found.grant if counted.status == "approved" else counted.grant)
 
@@ -205,32 +205,18 @@ def _newest_vote(telling: Telling, found: Approval, earlier: int) -> Vote:
     return vote
 
 
-def count_vote(before: Approval, vote: Vote, kind: str, *, is_deep: bool) -> Approval:
-    """Counts a vote by the rules; without `is_deep` its signature has to be there where it must, and is not checked."""
-    question = before.question
-    if is_deep:
-        return _counted(voted(before, vote, before.digest, kind, vote.at), before)
-    if vote.signature is None and question.needs_signature:
-        raise Caught(f"{before.id} needs signatures, and the vote of {vote.by} has none")
-    counted = voted(_unsigned(before), replace(vote, signature=None), before.digest, kind, vote.at)
-    found = _counted(counted, before)
-    newest = replace(found.votes[-1], signature=vote.signature)
-    return replace(found, question=question, votes=(*before.votes, newest))
+def count_vote(before: Approval, vote: Vote, kind: str) -> Approval:
+    """Count a vote by the rules, its signature included; raise `Caught` if it does not count."""
+    return _counted(voted(before, vote, before.digest, kind, vote.at), before)
 
 
-def _unsigned(approval: Approval) -> Approval:
-    """Gives an approval as if nobody had to sign, and nobody had."""
-    question = replace(approval.question, needs_signature=False)
-    return replace(approval, question=question, votes=tuple(replace(vote, signature=None) for vote in approval.votes))
-
-
-def recount(telling: Telling, found: Approval, *, is_deep: bool) -> None:
+def recount(telling: Telling, found: Approval) -> None:
     """Counts all votes of an approval whose state before is not shown; raises `Caught` at one that does not count."""
     newest = _newest_vote(telling, found, 0) if telling.type in _VOTES else None
     counted = replace(found, status="pending", votes=())
     for vote in found.votes:
         kind = telling.actor.kind if vote is newest else "person"
-        counted = replace(count_vote(counted, vote, kind, is_deep=is_deep), status="pending")
+        counted = replace(count_vote(counted, vote, kind), status="pending")
 
 
 def _counted(counted: Approval | Refusal, before: Approval) -> Approval:

@@ -48,6 +48,7 @@ _COMMIT_NAME = re.compile(r"[a-z_]+", re.ASCII)
 _FACT_MEMBERS = ("actor", "at", "commits", "facts", "log", "prev", "run", "seq", "type", "v", "writer")
 _WRITER_DIGITS = 32
 _HASH_DIGITS = 64
+_MOST_LEVELS = 64
 
 
 class EffectBody(NamedTuple):
@@ -111,6 +112,7 @@ def _checked(content: dict[str, Any]) -> FactBody | None:
         content["v"] is not True
         and content["v"] == 1
         and type(facts) is dict
+        and _is_clear(facts, _MOST_LEVELS)
         and type(commits) is dict
         and all(_COMMIT_NAME.fullmatch(name) and _is_hex(value, _HASH_DIGITS) for name, value in commits.items())
         and is_instant(at)
@@ -120,6 +122,16 @@ def _checked(content: dict[str, Any]) -> FactBody | None:
     return (
         FactBody(at, commits, facts, quoted(log), prev, quoted(run), content["seq"], type_, writer) if is_good else None
     )
+
+
+def _is_clear(value: Any, levels: int) -> bool:
+    """Say whether no name begins as tags do, which stand for what JSON cannot say, and nothing is nested too deep."""
+    if type(value) is not dict and type(value) is not list:
+        return True
+    parts = value.values() if type(value) is dict else value
+    if levels == 0 or (type(value) is dict and any(name.startswith("$") for name in value)):
+        return False
+    return all(_is_clear(part, levels - 1) for part in parts)
 
 
 def _is_hex(value: object, digits: int) -> bool:

@@ -63,7 +63,7 @@ Watch = Callable[[EffectBody | FactBody, Shown], None]
 
 @dataclass(slots=True, kw_only=True)
 class Scope:
-    """Says what to look at beyond the tree: rules and values, and signatures of writers and voters.
+    """Says what to look at beyond the tree: rules and values, and signatures of writers.
 
     `has_every_run` says that what runs tell about each other can be compared.
     """
@@ -90,7 +90,7 @@ class Examination:
         self._unsigned: dict[str, int] = {}
         self.lives = Lives(quoted(newest.origin), is_whole=is_whole)
         self.runs = RunLives(is_whole=is_whole)
-        self.permissions = Permissions(is_whole=is_whole and scope.has_every_run, is_deep=scope.is_deep)
+        self.permissions = Permissions(is_whole=is_whole and scope.has_every_run)
         self._one_key = OneKey()
         self._scope = scope
         self._watch, self._is_deep = scope.watch, scope.is_deep

@@ -82,7 +82,7 @@ class Lives:
             if life is None:
                 life = (run, self._words.setdefault(tool, tool), side_effect, on_crash, "", 0, gaps)
             if self._is_whole or (life[4] and life[6] == gaps) or names in OPENINGS:
-                is_about_permission = self._move(life, kind, status, attempt, names)
+                is_about_permission = check_move(life, kind, status, attempt, names)
             else:
                 is_about_permission = self._check_words(effect, kind, status, names)
             before = None
@@ -141,32 +141,6 @@ class Lives:
             self._questions[effect] = "over"
         return ("", "", "", "", tuple(_ENDS)[place], attempt, gaps)
 
-    def _move(self, life: Life, kind: str, status: str, attempt: int, names: Names) -> bool:
-        """Raises unless the rules allow this move; says whether it says something of a permission."""
-        move = MOVES.get((life[4], kind, status))
-        if move is None:
-            return self._check_late(life, kind, status, attempt, names)
-        is_about_permission = move.commits.get(names)
-        if is_about_permission is None:
-            raise Caught(f"{kind} does not commit to ({', '.join(names)})")
-        if attempt != life[5] + move.adds and kind != ADOPTED:
-            raise Caught("its attempt is wrong", expected=str(life[5] + move.adds), found=str(attempt))
-        if move.only_retry and life[3] == "hold" and AGAIN not in names:
-            raise Caught(f"the effect was entered again while {life[4]}, though its tool holds when in doubt")
-        if move.only_harmless and life[2] not in HARMLESS:
-            raise Caught(f"a person was asked about an effect that is {life[4]}: it may have happened")
-        return is_about_permission
-
-    def _check_late(self, life: Life, kind: str, status: str, attempt: int, names: Names) -> bool:
-        if kind != LATE or status != life[4]:
-            raise Caught(f"no {kind} leads from {life[4] or 'nothing'} to {status}")
-        if names not in LATE_NAMES or attempt != life[5]:
-            raise Caught("a late report changes nothing and commits to what came late")
-        # Only somebody whose attempt is over can be late.
-        if attempt < (2 if status == "processing" else 1):
-            raise Caught(f"no attempt of this effect can be late while it is {status} at attempt {attempt}")
-        return False
-
     def _check_words(self, effect: str, kind: str, status: str, names: Names) -> bool:
         """Checks an event whose effect's state before it was not shown."""
         if (kind, status) not in WORDS or ("approval" in names and kind not in QUESTIONS):
@@ -191,6 +165,34 @@ class Lives:
             raise Caught(
                 "its effect changed its run, tool, side effect or on_crash", expected=str(expected), found=str(found)
             )
+
+
+def check_move(life: Life, kind: str, status: str, attempt: int, names: Names) -> bool:
+    """Raises unless the rules allow this move; says whether it says something of a permission."""
+    move = MOVES.get((life[4], kind, status))
+    if move is None:
+        return _check_late(life, kind, status, attempt, names)
+    is_about_permission = move.commits.get(names)
+    if is_about_permission is None:
+        raise Caught(f"{kind} does not commit to ({', '.join(names)})")
+    if attempt != life[5] + move.adds and kind != ADOPTED:
+        raise Caught("its attempt is wrong", expected=str(life[5] + move.adds), found=str(attempt))
+    if move.only_retry and life[3] == "hold" and AGAIN not in names:
+        raise Caught(f"the effect was entered again while {life[4]}, though its tool holds when in doubt")
+    if move.only_harmless and life[2] not in HARMLESS:
+        raise Caught(f"a person was asked about an effect that is {life[4]}: it may have happened")
+    return is_about_permission
+
+
+def _check_late(life: Life, kind: str, status: str, attempt: int, names: Names) -> bool:
+    if kind != LATE or status != life[4]:
+        raise Caught(f"no {kind} leads from {life[4] or 'nothing'} to {status}")
+    if names not in LATE_NAMES or attempt != life[5]:
+        raise Caught("a late report changes nothing and commits to what came late")
+    # Only somebody whose attempt is over can be late.
+    if attempt < (2 if status == "processing" else 1):
+        raise Caught(f"no attempt of this effect can be late while it is {status} at attempt {attempt}")
+    return False
 
 
 def _why_not_asked(question: str, kind: str, names: Names) -> str:

@@ -95,9 +95,8 @@ class _ByDelegation:
 class Permissions:
     """Takes in what a journal tells of permissions, and raises `Caught` at the first that does not hold."""
 
-    def __init__(self, *, is_whole: bool, is_deep: bool) -> None:
+    def __init__(self, *, is_whole: bool) -> None:
         self._is_whole = is_whole
-        self._is_deep = is_deep
         self._asked: dict[str, _Asked] = {}
         self._grants: dict[str, dict[int, tuple[Grant, Place]]] = {}
         self._delegations: list[Delegation] = []
@@ -156,12 +155,12 @@ class Permissions:
             replaced = unknown if before is None else before.id
             check_asked(telling, found, replaced, found.editors if before is None else before.editors)
         elif before is not None:
-            check_step(telling, before, found, is_deep=self._is_deep)
+            check_step(telling, before, found)
         else:
-            recount(telling, found, is_deep=self._is_deep)
+            recount(telling, found)
         if telling.type in ("approval_requested", "approval_edited"):
             check_args(found, known.args, known.args_seq)
-        check_votes(found, is_deep=self._is_deep)
+        check_votes(found)
         if telling.type in _JUDGED and policy not in (None, found.policy):
             raise Caught("its approval is bound to another policy than judged it", expected=policy, found=found.policy)
         self._note(place, telling, before, found)
@@ -170,7 +169,7 @@ class Permissions:
         """Counts what was checked, and keeps what can only be checked when everything was seen."""
         self.used += telling.type == "tool_call_started"
         for vote in found.votes[0 if before is None else len(before.votes) :]:
-            self.signatures += self._is_deep and vote.signature is not None
+            self.signatures += vote.signature is not None
             if vote.on_behalf_of is not None:
                 self._by_delegation.append(_ByDelegation(place, found.id, vote.on_behalf_of, vote))
 

@@ -5,6 +5,7 @@ It comes from strangers. So every member is there and of its kind, and written a
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,6 @@ from indelible.core.people.credentials import Credential, credential_sheet, read
 from indelible.core.people.person import Person
 from indelible.core.people.sheets import person_again, read_person
 from indelible.core.people.vouching import PROVIDER_REF, ProviderRules, provider_sheet, read_provider
-from indelible.core.policy.budgets import charges_json, read_charges
 from indelible.core.policy.verdicts import STRICTEST
 from indelible.core.runs.run import (
     CHECKPOINT_REASONS,
@@ -38,6 +38,7 @@ from indelible.core.runs.run import (
 from indelible.core.scopes import SCOPES_OF_PEOPLE
 from indelible.core.sheets import Sheet
 from indelible.core.values.canonical import decode, encode
+from indelible.core.values.tags import SAFE_INTEGER
 from indelible.core.verifying.findings import Caught
 
 _MAYBE = (str, None)
@@ -64,7 +65,7 @@ _CREDENTIAL = {
     "name": str,
     "principal": _MAYBE,
     "scopes": [str],
-    "v": int,
+    "v": 1,
     "version": int,
 }
 _PERSON = {
@@ -205,7 +206,24 @@ _CHECKPOINT = {
     "suggested": _MAYBE,
     "v": 1,
 }
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_CHARGE = (str, str, str, int)
+_AMOUNT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-][0-9]+)?")
 _VERDICT = {"decision": STRICTEST, "policy": str, "rule": str, "why": str}
+SHEETS: dict[str, Any] = {
+    "approval": _APPROVAL,
+    "checkpoint": _CHECKPOINT,
+    "credential": _CREDENTIAL,
+    "delegation": _DELEGATION,
+    "grant": _GRANT,
+    "person": (_PERSON, _PERSON_BEFORE),
+    "policy": {"content": dict, "version": str},
+    "provider": _PROVIDER,
+    "run": (_RUN, _HANDED_OVER),
+    "stop": _STOP,
+    "verdict": _VERDICT,
+}
+"""Holds the shape of every value that is read, by its kind."""
 # What reading a stranger's value may raise; a call or question that cannot be is a ValueError too.
 _UNREADABLE = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError)
 
@@ -213,7 +231,7 @@ _UNREADABLE = (ValueError, LookupError, TypeError, ArithmeticError, RecursionErr
 def fits(value: Any, shape: Any) -> bool:
     """Has a value this shape? A shape is a type, a value, or, made of shapes, a choice, a list or an object."""
     if isinstance(shape, type):
-        return type(value) is shape
+        return type(value) is shape and (type(value) is not int or abs(value) <= SAFE_INTEGER)
     if isinstance(shape, tuple):
         return any(fits(value, one) for one in shape)
     if isinstance(shape, list):
@@ -236,6 +254,8 @@ def approval_in(value: bytes) -> Approval:
 def _read_approval(sheet: Sheet) -> Approval:
     found = read_approval(sheet)
     _ = found.asked_at + found.question.expires  # an end that no calendar has is none
+    if not _DIGEST.fullmatch(found.digest):
+        raise ValueError("its digest is no hash")
     return found
 
 
@@ -329,16 +349,19 @@ def policy_version_in(value: bytes) -> str:
         content: Any = decode(value)
     except _UNREADABLE as problem:
         raise Caught(f"its policy cannot be read: {problem}") from problem
-    if not fits(content, {"content": dict, "version": str}):
+    if not fits(content, SHEETS["policy"]):
         raise Caught("its policy is none: it has a content and a version")
     return str(content["version"])
 
 
 def check_charges(value: bytes) -> None:
     """Raises `Caught` unless this is what a call takes from budgets."""
-    try:
-        is_same = charges_json(read_charges(value)) == value
-    except _UNREADABLE as problem:
-        raise Caught(f"its charges cannot be read: {problem}") from problem
-    if not is_same:
-        raise Caught("its charges are not written canonically")
+    content: Any = decode(value)
+    if type(content) is not list or not all(map(_is_charge, content)):
+        raise Caught("its charges are none: each has a name, an amount, a limit and a window")
+
+
+def _is_charge(one: Any) -> bool:
+    if type(one) is not list or len(one) != len(_CHARGE) or not all(map(fits, one, _CHARGE)):
+        return False
+    return all(_AMOUNT.fullmatch(text) for text in one[1:3])

@@ -14,7 +14,7 @@ from indelible.core.verifying.bodies import EffectBody, quoted, read_effect_body
 from indelible.core.verifying.examination import Row
 from indelible.core.verifying.findings import CannotTell, Caught, Tail
 from indelible.core.verifying.payloads import Disclosed
-from indelible.errors import BadNote, JournalError, KeyUnusable
+from indelible.errors import BadNote, JournalError, KeyUnusable, StoreError
 from indelible.journal.evidence.evidence import Evidence
 from indelible.journal.evidence.live_tables import Tables
 from indelible.journal.sealing import is_elsewhere
@@ -70,7 +70,9 @@ class LiveEvidence(Evidence):
     def _seal_first(self, seal: Callable[[], object]) -> None:
         try:
             seal()
-        except JournalError as problem:  # a ledger that lacks what was signed is found out by what is compared
+        # A ledger that lacks what was signed, or whose tree was changed, is found out by what is compared; and a user
+        # of the database may be one who only reads.
+        except (JournalError, StoreError) as problem:
             self.remarks = [f"it could not be sealed first: {problem}"]
 
     def _count_tail(self) -> int:

@@ -18,11 +18,12 @@ from indelible.core.events import NO_EVENTS, Event
 from indelible.core.journal.chain import Broken, check_chain
 from indelible.core.ports import Filter, Store
 from indelible.core.remote.questions import MOST_LISTED
+from indelible.core.values.canonical import decode
 from indelible.core.verifying.bodies import EffectBody, FactBody, quoted, read_effect_body, unquoted
 from indelible.core.verifying.examination import Examination, Shown
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.payloads import Disclosed
-from indelible.errors import BadCall, KeyUnusable
+from indelible.errors import BadCall
 from indelible.journal.evidence.live_sheets import SheetTable, ToldSheets, Values
 from indelible.journal.evidence.told_effects import Told, told_by
 
@@ -293,13 +294,14 @@ class Tables:
 
 def _identities(effect: Effect) -> Iterator[tuple[str, Any]]:
     """Gives the identities that a call with these arguments has when all of them make its key, with their scopes."""
-    if effect.args_json is None:
+    args = None if effect.args_json is None else decode(effect.args_json)
+    if not isinstance(args, dict):  # erased, encrypted, or what no call can have: then they make no key
         return
     for scope in dict.fromkeys((effect.scope, effect.run_id)):
         for dedupe in get_args(Dedupe)[: 1 if effect.call_id is None else 2]:
             try:
                 words: Any = {"scope": scope, "call_id": effect.call_id, "dedupe": dedupe}
-                call = ToolCall(tool=effect.tool, args=effect.args, run_id=effect.run_id, **words)
+                call = ToolCall(tool=effect.tool, args=args, run_id=effect.run_id, **words)
                 yield scope, identify(call, effect.tenant)
-            except (BadCall, KeyUnusable, ValueError):  # encrypted, or a row that no call can have made: others tell
+            except (BadCall, ValueError):  # a row that no call can have made: others tell
                 continue

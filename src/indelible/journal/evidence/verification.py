@@ -35,7 +35,7 @@ from indelible.core.verifying.manifests import Contents, check_manifest, number_
 from indelible.core.verifying.payloads import PayloadTally
 from indelible.core.verifying.trees import TreeWalk
 from indelible.core.verifying.trust import SignedHead, read_head
-from indelible.errors import BadCall, BadNote
+from indelible.errors import BadCall, BadNote, RecordForged
 from indelible.journal.evidence.evidence import Evidence, Proven
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.opening import open_evidence
@@ -106,6 +106,8 @@ def verify(
             _Verification(opened, demands, report, progress).run(now or datetime.now(UTC))
         finally:
             opened.close()
+    except RecordForged as forged:
+        report.verdict, report.flaw, report.why = "tampered", Caught(str(forged)).flaw, str(forged)
     except Caught as caught:
         report.verdict, report.flaw, report.why = "tampered", caught.flaw, str(caught)
     except CannotTell as problem:
@@ -320,7 +322,7 @@ def _remarks(demands: Demands, evidence: Evidence, report: Report, unchecked: in
     if not demands.has_semantics:
         remarks.append("the rules of effects and approvals and the accounting of values were left out, as you asked")
     if not demands.is_deep:
-        remarks.append("signatures of writers and voters were not checked; --deep does")
+        remarks.append("signatures of writers were not checked; --deep does")
     if unchecked:
         remarks.append(f"{unchecked} signatures of writers were not checked: only a whole journal tells their keys")
     if evidence.kind != "journal":

@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("bundle", nargs="?", default=".")
     parser.add_argument("--key", action="append", default=[], help="a public key you got by another way; repeatable")
     parser.add_argument("--after", action="append", default=[], help="a file with a tree head you kept; repeatable")
-    parser.add_argument("--deep", action="store_true", help="check the signatures of writers and voters too")
+    parser.add_argument("--deep", action="store_true", help="check the signature that a writer put on each event")
     asked = parser.parse_args()
     try:
         kept = [Path(name).read_bytes() for name in asked.after]

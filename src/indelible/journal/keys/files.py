@@ -123,8 +123,11 @@ def make_private_folder(folder: Path) -> None:
     is_private_folder(folder)
 
 
-def read_private(path: Path) -> bytes | None:
-    """Gives what a file holds, None when there is none; raises `KeyUnusable` when others can read it."""
+def read_private(path: Path, most: int | None = _MOST_BYTES) -> bytes | None:
+    """Gives what a file holds, None when there is none; raises `KeyUnusable` when others can read it.
+
+    It reads so many bytes at most; with None, all of them.
+    """
     try:
         # Not blocking: a pipe under this name must not hang us.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -135,7 +138,7 @@ def read_private(path: Path) -> bytes | None:
         if not stat.S_ISREG(found.st_mode):
             raise KeyUnusable(f"{path} is no file; move it away")
         _check_private(path, found, "600")
-        return os.read(descriptor, _MOST_BYTES)
+        return os.read(descriptor, found.st_size if most is None else most)
     finally:
         os.close(descriptor)
 

@@ -135,6 +135,7 @@ def _event_answer(event_hash: str, seq: int, event_type: str, status: str, at: s
         "eventType": event_type,
         "status": status,
         "createdAt": millis_of(at),
+        "timestamp": millis_of(at),
     }
 
 

@@ -19,6 +19,7 @@ from indelible.core.effects import refusing
 from indelible.core.effects.effect import Effect, Failed, Succeeded
 from indelible.core.events import instant
 from indelible.core.runs.resuming import millis_of
+from indelible.core.values.canonical import decode, encode
 from indelible.errors import (
     ApprovalExpired,
     BudgetExceeded,
@@ -210,7 +211,8 @@ async def report(execution_id: ExecutionId, body: ExecutionReport, asked: Asking
     claim = claim_of(known, body.execution_token, attempt)
     moved = await speaking.commit(asked.ledger, asked.actor, claim, outcome, known)
     status = "in_doubt" if moved.status == "in_doubt" else body.status
-    shown = {"executionId": execution_id, "status": status, "result": body.result}
+    recorded = decode(encode(body.result, root="result"))  # as every later caller gets it, keys sorted
+    shown = {"executionId": execution_id, "status": status, "result": recorded}
     return answer(plainly(shown), 200, sequence.of_effect(moved))
 
 

@@ -11,6 +11,7 @@ from indelible.core.people.credentials import Credential, read_token, unknown_to
 from indelible.core.people.standing import Standing
 from indelible.core.ports import Store
 from indelible.core.remote.admitting import Caller
+from indelible.engine.authenticating import authenticate_rows
 from indelible.errors import NotAuthenticated
 from indelible.server.requests.remembering import Remembering
 from indelible.server.signin.credentials import find_credential
@@ -31,6 +32,7 @@ class Identity:
     """Knows whose token and whose cookie is whose, by what is kept in the ledger itself."""
 
     def __init__(self, store: Store) -> None:
+        authenticate_rows(store, None)
         self._store = store
         self._sightings = Sightings(store)
         self._credentials = Remembering(self._look)

@@ -61,12 +61,12 @@ ORDER BY tenant
 
 -- name: read_ledger
 -- The ledger's own name.
-SELECT name, created_at
+SELECT name, created_at, has_macs
 FROM indelible_ledger
 
 -- name: write_ledger
 -- The ledger's own name.
-UPDATE indelible_ledger SET name = %s, created_at = %s
+UPDATE indelible_ledger SET name = %s, created_at = %s, has_macs = %s
 
 -- name: read_redaction
 -- Which redaction key it is.
@@ -95,7 +95,7 @@ FROM STDIN (FORMAT BINARY)
 -- Effects.
 SELECT tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn, doubted
+    charges, turn, doubted, mac
 FROM indelible_effects WHERE tenant = %(tenant)s ORDER BY scope, key
 
 -- name: clear_effects
@@ -106,12 +106,12 @@ DELETE FROM indelible_effects WHERE tenant = %(tenant)s
 -- Effects.
 COPY indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn, doubted)
+    charges, turn, doubted, mac)
 FROM STDIN (FORMAT BINARY)
 
 -- name: read_events
 -- Events.
-SELECT tenant, run_id, seq, effect_id, type, hash, body, signature
+SELECT tenant, run_id, seq, effect_id, type, hash, body, signature, mac
 FROM indelible_events WHERE tenant = %(tenant)s ORDER BY run_id, seq
 
 -- name: clear_events
@@ -120,12 +120,12 @@ DELETE FROM indelible_events WHERE tenant = %(tenant)s
 
 -- name: write_events
 -- Events.
-COPY indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
+COPY indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature, mac)
 FROM STDIN (FORMAT BINARY)
 
 -- name: read_payloads
 -- What events commit to.
-SELECT tenant, run_id, seq, field, salt, value
+SELECT tenant, run_id, seq, field, salt, value, mac
 FROM indelible_payloads WHERE tenant = %(tenant)s ORDER BY run_id, seq, field
 
 -- name: clear_payloads
@@ -134,7 +134,7 @@ DELETE FROM indelible_payloads WHERE tenant = %(tenant)s
 
 -- name: write_payloads
 -- What events commit to.
-COPY indelible_payloads (tenant, run_id, seq, field, salt, value)
+COPY indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
 FROM STDIN (FORMAT BINARY)
 
 -- name: read_pending
@@ -209,7 +209,7 @@ FROM STDIN (FORMAT BINARY)
 
 -- name: read_sheets
 -- Sheets.
-SELECT tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at
+SELECT tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at, mac
 FROM indelible_sheets WHERE tenant = %(tenant)s ORDER BY kind, id
 
 -- name: clear_sheets
@@ -218,5 +218,5 @@ DELETE FROM indelible_sheets WHERE tenant = %(tenant)s
 
 -- name: write_sheets
 -- Sheets.
-COPY indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at)
+COPY indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at, mac)
 FROM STDIN (FORMAT BINARY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from indelible.core.journal.journal import Tree
+from indelible.core.journal.journal import Examine, Tree, Waiting
 from indelible.core.journal.merkle import EMPTY_ROOT
 from indelible.core.journal.tiles import Growth, grow
 from indelible.errors import OutcomeUnknown, StoreUnavailable
@@ -16,8 +16,6 @@ from indelible.stores.postgres.lane import BEGIN, COMMIT, ROLLBACK
 from indelible.stores.postgres.rows import Named
 from indelible.stores.postgres.statements import SQL
 
-Waiting = list[tuple[str, int, bytes]]
-
 # A transaction has to end within the time that one call has, and a try may have failed because it took too many. So the
 # next one takes a quarter of that, but never so few that a backlog could not be worked off.
 _MOST_AGAIN, _LEAST = 16_384, 500
@@ -26,7 +24,9 @@ _MOST_AGAIN, _LEAST = 16_384, 500
 class Integration:
     """Is one integration: what is asked, and whether a try of it may have been committed unheard."""
 
-    def __init__(self, tenant: str, most: int) -> None:
+    def __init__(self, tenant: str, most: int, examine: Examine | None = None) -> None:
+        self._examine = examine
+        self._barred: set[str] = set()
         self._tenant = tenant
         self._most = most
         self._limit = most
@@ -44,6 +44,11 @@ class Integration:
         tree = self._lock(session, until)
         limit, self._limit = self._limit, min(self._most, max(min(self._limit, _MOST_AGAIN) // 4, _LEAST))
         waiting = self._take(session, limit, until)
+        named = self._examined(session, waiting, until)
+        if named:  # what waits is taken again, without these
+            self._barred |= named
+            session.command(ROLLBACK, until)
+            return self.carry_out(session, until)
         if waiting:
             tree = self._grow(session, tree, waiting, until)
         elif not self._is_sent:
@@ -76,23 +81,39 @@ class Integration:
         assert tree is not None, "trees are never removed"
         return tree
 
-    def _take(self, session: Session, most: int, until: float) -> Waiting:
-        values = {"tenant": self._tenant.encode(), "most": wire.bigint(most)}
+    def _take(self, session: Session, most: int, until: float) -> list[Waiting]:
+        values = {
+            "tenant": self._tenant.encode(),
+            "most": wire.bigint(most),
+            "barred": wire.words(sorted(self._barred)),
+            "is_examined": b"\0" if self._examine is None else b"\1",
+        }
         found = _run(session, "take_pending", values, until)
         get: Callable[[int, int], Any] = found.get_value
-        return [(get(row, 0).decode(), wire.read_bigint(get(row, 1)), get(row, 2)) for row in range(found.ntuples)]
+        return [
+            Waiting(get(row, 0).decode(), wire.read_bigint(get(row, 1)), *(get(row, column) for column in (2, 3, 4)))
+            for row in range(found.ntuples)
+        ]
 
-    def _grow(self, session: Session, tree: Tree, waiting: Waiting, until: float) -> Tree:
+    def _examined(self, session: Session, waiting: list[Waiting], until: float) -> set[str]:
+        def before(run_id: str, seq: int, effect_id: str) -> bytes | None:
+            place = {"tenant": self._tenant.encode(), "run_id": run_id.encode(), "seq": wire.bigint(seq)}
+            found = _run(session, "event_before", place | {"effect_id": effect_id.encode()}, until)
+            return found.get_value(0, 0) if found.ntuples else None
+
+        return set() if self._examine is None or not waiting else self._examine(waiting, before)
+
+    def _grow(self, session: Session, tree: Tree, waiting: list[Waiting], until: float) -> Tree:
         def read_tile(level: int, number: int) -> bytes:
             place = {"tenant": self._tenant.encode(), "level": wire.bigint(level), "number": wire.bigint(number)}
             return tile_from(_run(session, "tile", place, until), level, number)
 
-        growth = grow(tree.size, [hash_ for _, _, hash_ in waiting], read_tile)
+        growth = grow(tree.size, [one.hash for one in waiting], read_tile)
         _run(session, "grow_tree", self._values(tree, waiting, growth), until)
         return Tree(growth.size, growth.root)
 
-    def _values(self, tree: Tree, waiting: Waiting, growth: Growth) -> Named:
-        run_ids, seqs, hashes = zip(*waiting, strict=True)
+    def _values(self, tree: Tree, waiting: list[Waiting], growth: Growth) -> Named:
+        run_ids, seqs, hashes, *_ = zip(*waiting, strict=True)
         return {
             "tenant": self._tenant.encode(),
             "was_size": wire.bigint(tree.size),

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.journal import Entry, Examine, Tree
 from indelible.core.journal.merkle import EMPTY_ROOT
 from indelible.core.journal.notes import TreeHead
 from indelible.errors import StoreUnavailable
@@ -39,11 +39,11 @@ class PostgresJournal:
         self._taken = 0
         self._clear_from = 0.0
 
-    def integrate(self, tenant: str, most: int) -> Tree | None:
+    def integrate(self, tenant: str, most: int, examine: Examine | None = None) -> Tree | None:
         """Takes waiting events into the tree; the lock of the tree's row makes racing integrators come in turn."""
         if not self._run("has_pending", {"tenant": tenant.encode()}).ntuples:
             return None
-        integration = Integration(tenant, most)
+        integration = Integration(tenant, most, examine)
         try:
             grown = patiently(self._line, self._seconds, integration.carry_out)
         except StoreUnavailable as problem:

@@ -315,7 +315,7 @@ class Lane:
         """Reads what commands rest on, all at one moment; which sheets these are shows by and by."""
         for _ in range(_MOST_LOOKS):
             asked = self._with_likely_people(work)
-            seen = look(self._session(work), work.commands, self.test_time(), work.patience.until, asked)
+            seen = look(self._session(work), work.commands, self.test_time(), work.patience.until, asked, work.by.macs)
             work.sheets = sheets_for(work.commands, seen.effects, seen.sheets)
             if set(work.sheets) <= set(asked):
                 return self._without_others(work, seen)
@@ -344,7 +344,7 @@ class Lane:
         committed = self._find_sent(work, session, locked, until)
         if committed is not None:
             return committed.answers
-        seen = look(session, work.commands, self.test_time(), until, [*work.sheets, *work.brakes])
+        seen = look(session, work.commands, self.test_time(), until, [*work.sheets, *work.brakes], work.by.macs)
         self._note_stop(work.tenant, seen.sheets)
         work.sheets = sheets_for(work.commands, seen.effects, seen.sheets)
         if not locked.covers(seen, work.sheets):

@@ -18,10 +18,15 @@
 -- name: effect
 -- An effect `e` and its payloads as one value, put in where another statement says {effect}: less to set up.
 ROW(e,
-    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq
+    (SELECT ROW(value, mac) FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq
         AND field = 'args'),
-    (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
+    (SELECT ROW(value, mac) FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
         AND field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END))
+
+-- name: head
+-- The end of a run's chain as one value, and the event that it ends with, put in where {head} stands.
+ROW(r.count, r.head, (SELECT ROW(v.type, v.hash, v.mac) FROM indelible_events v
+    WHERE v.tenant = r.tenant AND v.run_id = r.run_id AND v.seq = r.count - 1))
 
 -- name: sheet
 -- A sheet `s`, what its event commits to under the name of its kind, and how, put in where {sheet} stands.
@@ -68,28 +73,31 @@ WITH headed AS (
     RETURNING 1
 ), opened AS (
     INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
-        attempt, version, token_hash, lease_until, opened_seq, created_at, updated_at, turn)
+        attempt, version, token_hash, lease_until, opened_seq, created_at, updated_at, turn, mac)
     SELECT %(tenant)s, %(scope)s, %(key)s, %(id)s::text, %(run_id)s, %(tool)s::text, %(side_effect)s::text,
         %(on_crash)s::text, %(call_id)s::text, %(digest)s::bytea, %(status)s::text, %(attempt)s::bigint,
         %(version)s::bigint, %(token)s::bytea, coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval,
-        %(seq)s, %(created_at)s::timestamptz, %(updated_at)s::timestamptz, %(turn)s::text
+        %(seq)s, %(created_at)s::timestamptz, %(updated_at)s::timestamptz, %(turn)s::text,
+        %(effect_mac)s::bytea
     FROM headed
     RETURNING 1
 ), appended AS (
-    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
-    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(id)s, %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature, mac)
+    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(id)s, %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea,
+        %(mac)s::bytea
     FROM opened
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM opened
 ), committed AS (
-    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
+    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, value.*
     FROM opened,
-        (VALUES ('args', %(args_salt)s::bytea, %(args)s::bytea), ('key', %(key_salt)s::bytea, %(key)s)) AS value
+        (VALUES ('args', %(args_salt)s::bytea, %(args)s::bytea, %(args_mac)s::bytea),
+            ('key', %(key_salt)s::bytea, %(key)s, %(key_mac)s::bytea)) AS value
 )
 SELECT (SELECT {effect} FROM indelible_effects e WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s),
-    (SELECT ROW(count, head) FROM indelible_runs WHERE tenant = %(tenant)s AND run_id = %(run_id)s),
+    (SELECT {head} FROM indelible_runs r WHERE tenant = %(tenant)s AND run_id = %(run_id)s),
     coalesce(%(now)s, clock_timestamp())
 WHERE NOT EXISTS (SELECT FROM opened)
 
@@ -99,17 +107,19 @@ WHERE NOT EXISTS (SELECT FROM opened)
 WITH
 --+ kept AS (
 --+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body,
---+         created_at)
---+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body, k.created_at
+--+         created_at, mac)
+--+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body, k.created_at,
+--+         k.mac
 --+     FROM unnest(%(kept_kind)s::text[], %(kept_id)s::text[], %(kept_was_version)s::bigint[],
 --+         %(kept_version)s::bigint[], %(kept_status)s::text[], %(kept_topic)s::text[], %(kept_due_at)s::timestamptz[],
---+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[], %(kept_created_at)s::timestamptz[])
---+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body, created_at)
+--+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[], %(kept_created_at)s::timestamptz[],
+--+         %(kept_mac)s::bytea[])
+--+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body, created_at, mac)
 --+     WHERE k.was_version = 0 OR (
 --+         SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = k.kind AND id = k.id) IS NOT NULL
 --+     ON CONFLICT (tenant, kind, id) DO UPDATE SET version = excluded.version, status = excluded.status,
 --+         topic = excluded.topic, due_at = excluded.due_at, run_id = excluded.run_id, seq = excluded.seq,
---+         body = excluded.body, created_at = excluded.created_at
+--+         body = excluded.body, created_at = excluded.created_at, mac = excluded.mac
 --+     WHERE s.version = (
 --+         SELECT was_version FROM unnest(%(kept_kind)s, %(kept_id)s, %(kept_was_version)s) AS w (kind, id, was_version)
 --+         WHERE w.kind = excluded.kind AND w.id = excluded.id)
@@ -129,7 +139,7 @@ headed AS (
     UPDATE indelible_effects
     SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
         token_hash = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
-        doubted = %(doubted)s::bigint,
+        doubted = %(doubted)s::bigint, mac = %(effect_mac)s::bytea,
         lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
         --+ , digest = %(digest)s::bytea, opened_seq = %(opened_seq)s::bigint, approval_id = %(approval_id)s::text,
         --+ charges = %(charges)s::bytea
@@ -137,19 +147,21 @@ headed AS (
         AND version = %(was_version)s AND token_hash = %(was_token)s AND EXISTS (SELECT FROM headed)
     RETURNING id, awaited
 ), appended AS (
-    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature, mac)
     SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM moved) THEN %(seq)s END, (SELECT id FROM moved),
-        %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea
+        %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea, %(mac)s::bytea
     FROM headed
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM moved
 ), committed AS (
-    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
-    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea FROM moved
+    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
+    SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea, %(value_mac)s::bytea
+    FROM moved
     --+ UNION ALL
     --+ SELECT %(tenant)s, %(run_id)s, %(seq)s, more.*
-    --+ FROM moved, unnest(%(more_field)s::text[], %(more_salt)s::bytea[], %(more_value)s::bytea[]) AS more
+    --+ FROM moved, unnest(%(more_field)s::text[], %(more_salt)s::bytea[], %(more_value)s::bytea[],
+    --+     %(more_mac)s::bytea[]) AS more
 )
 SELECT awaited
     --+ AND NOT %(is_decided)s::boolean,
@@ -181,23 +193,23 @@ WITH headed AS (
     RETURNING 1
 ), opened AS (
     INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status,
-        attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn
+        attempt, version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn, mac
         --+ , approval_id, charges
         )
     SELECT %(tenant)s, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
         version, token_hash, coalesce(%(now)s::timestamptz, clock_timestamp()) + lease, opened_seq, detail_seq,
-        created_at, updated_at, turn
+        created_at, updated_at, turn, mac
         --+ , approval_id, charges
     FROM unnest(%(opened_scope)s::text[], %(opened_key)s::bytea[], %(opened_id)s::text[], %(opened_run_id)s::text[],
         %(opened_tool)s::text[], %(opened_side_effect)s::text[], %(opened_on_crash)s::text[],
         %(opened_call_id)s::text[], %(opened_digest)s::bytea[], %(opened_status)s::text[], %(opened_attempt)s::bigint[],
         %(opened_version)s::bigint[], %(opened_token)s::bytea[], %(opened_lease)s::interval[],
         %(opened_seq)s::bigint[], %(opened_detail_seq)s::bigint[], %(opened_created_at)s::timestamptz[],
-        %(opened_updated_at)s::timestamptz[], %(opened_turn)s::text[]
+        %(opened_updated_at)s::timestamptz[], %(opened_turn)s::text[], %(opened_mac)s::bytea[]
         --+ , %(opened_approval_id)s::text[], %(opened_charges)s::bytea[]
         )
         AS o (scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt, version,
-            token_hash, lease, opened_seq, detail_seq, created_at, updated_at, turn
+            token_hash, lease, opened_seq, detail_seq, created_at, updated_at, turn, mac
             --+ , approval_id, charges
             )
     ON CONFLICT (tenant, scope, key) DO NOTHING
@@ -206,19 +218,20 @@ WITH headed AS (
     UPDATE indelible_effects e
     SET status = m.status, attempt = m.attempt, version = m.version, token_hash = m.token_hash,
         lease_until = coalesce(%(now)s, clock_timestamp()) + m.lease, detail_seq = m.detail_seq,
-        updated_at = m.updated_at, doubted = m.doubted
+        updated_at = m.updated_at, doubted = m.doubted, mac = m.mac
         --+ , digest = m.digest, opened_seq = m.opened_seq, approval_id = m.approval_id, charges = m.charges
     FROM (
         SELECT %(tenant)s AS tenant, m.*
         FROM unnest(%(moved_scope)s::text[], %(moved_key)s::bytea[], %(moved_was_version)s::bigint[],
             %(moved_was_token)s::bytea[], %(moved_status)s::text[], %(moved_attempt)s::bigint[],
             %(moved_version)s::bigint[], %(moved_token)s::bytea[], %(moved_lease)s::interval[],
-            %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[], %(moved_doubted)s::bigint[]
+            %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[], %(moved_doubted)s::bigint[],
+            %(moved_mac)s::bytea[]
             --+ , %(moved_digest)s::bytea[], %(moved_opened_seq)s::bigint[], %(moved_approval_id)s::text[],
             --+ %(moved_charges)s::bytea[]
             )
             AS m (scope, key, was_version, was_token, status, attempt, version, token_hash, lease, detail_seq,
-                updated_at, doubted
+                updated_at, doubted, mac
                 --+ , digest, opened_seq, approval_id, charges
                 )
         OFFSET 0
@@ -228,18 +241,20 @@ WITH headed AS (
     RETURNING e.key, e.awaited
 --+ ), kept AS (
 --+     INSERT INTO indelible_sheets AS s (tenant, kind, id, version, status, topic, due_at, run_id, seq, body,
---+         created_at)
---+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body, k.created_at
+--+         created_at, mac)
+--+     SELECT %(tenant)s, k.kind, k.id, k.version, k.status, k.topic, k.due_at, k.run_id, k.seq, k.body, k.created_at,
+--+         k.mac
 --+     FROM unnest(%(kept_kind)s::text[], %(kept_id)s::text[], %(kept_was_version)s::bigint[],
 --+         %(kept_version)s::bigint[], %(kept_status)s::text[], %(kept_topic)s::text[], %(kept_due_at)s::timestamptz[],
---+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[], %(kept_created_at)s::timestamptz[])
---+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body, created_at)
+--+         %(kept_run_id)s::text[], %(kept_seq)s::bigint[], %(kept_body)s::bytea[], %(kept_created_at)s::timestamptz[],
+--+         %(kept_mac)s::bytea[])
+--+         AS k (kind, id, was_version, version, status, topic, due_at, run_id, seq, body, created_at, mac)
 --+     -- One that was there and is gone does not come back.
 --+     WHERE k.was_version = 0 OR (
 --+         SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = k.kind AND id = k.id) IS NOT NULL
 --+     ON CONFLICT (tenant, kind, id) DO UPDATE SET version = excluded.version, status = excluded.status,
 --+         topic = excluded.topic, due_at = excluded.due_at, run_id = excluded.run_id, seq = excluded.seq,
---+         body = excluded.body, created_at = excluded.created_at
+--+         body = excluded.body, created_at = excluded.created_at, mac = excluded.mac
 --+     WHERE s.version = (
 --+         SELECT was_version FROM unnest(%(kept_kind)s, %(kept_id)s, %(kept_was_version)s) AS w (kind, id, was_version)
 --+         WHERE w.kind = excluded.kind AND w.id = excluded.id)
@@ -254,20 +269,21 @@ WITH headed AS (
         AND {is_going}
         AS holds
 ), appended AS (
-    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
-    SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body, signature
+    INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature, mac)
+    SELECT %(tenant)s, run_id, CASE WHEN guard.holds THEN seq END, effect_id, type, hash, body, signature, mac
     FROM guard, unnest(%(event_run_id)s::text[], %(event_seq)s::bigint[], %(event_effect_id)s::text[],
-        %(event_type)s::text[], %(event_hash)s::bytea[], %(event_body)s::bytea[], %(event_signature)s::bytea[])
-        AS v (run_id, seq, effect_id, type, hash, body, signature)
+        %(event_type)s::text[], %(event_hash)s::bytea[], %(event_body)s::bytea[], %(event_signature)s::bytea[],
+        %(event_mac)s::bytea[]) AS v (run_id, seq, effect_id, type, hash, body, signature, mac)
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, run_id, seq, hash
     FROM guard, unnest(%(event_run_id)s, %(event_seq)s, %(event_hash)s) AS v (run_id, seq, hash) WHERE guard.holds
 ), committed AS (
-    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
-    SELECT %(tenant)s, run_id, seq, field, salt, value
+    INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
+    SELECT %(tenant)s, run_id, seq, field, salt, value, mac
     FROM guard, unnest(%(payload_run_id)s::text[], %(payload_seq)s::bigint[], %(payload_field)s::text[],
-        %(payload_salt)s::bytea[], %(payload_value)s::bytea[]) AS p (run_id, seq, field, salt, value)
+        %(payload_salt)s::bytea[], %(payload_value)s::bytea[], %(payload_mac)s::bytea[])
+        AS p (run_id, seq, field, salt, value, mac)
     WHERE guard.holds
 )
 SELECT ARRAY(
@@ -285,7 +301,7 @@ FROM guard WHERE holds
 -- With sheets: in the first row also an item for each sheet that is asked for, so that what was not read is not taken
 -- for what is not there. All of it is of one moment.
 SELECT {effect},
-    (SELECT ROW(count, head) FROM indelible_runs
+    (SELECT {head} FROM indelible_runs r
         WHERE tenant = place.tenant AND run_id = coalesce(e.run_id, place.run_id)),
     coalesce(%(now)s::timestamptz, clock_timestamp())
     --+ , CASE place.number WHEN 1 THEN ARRAY(
@@ -367,7 +383,8 @@ ORDER BY {order} LIMIT %(limit)s::bigint
 -- Runs that have events, as sheets; of one that was never started, its newest event. {way} names the index to take.
 SELECT ROW(
     ROW(r.tenant, 'run'::text, r.run_id, coalesce(s.version, 0), coalesce(s.status, %(unstarted)s::text),
-        coalesce(s.topic, ''), NULL::timestamptz, r.run_id, coalesce(s.seq, r.count - 1), NULL::bytea, r.begun_at),
+        coalesce(s.topic, ''), NULL::timestamptz, r.run_id, coalesce(s.seq, r.count - 1), NULL::bytea, r.begun_at,
+        NULL::bytea),
     ROW((SELECT p.value FROM indelible_payloads p
             WHERE p.tenant = r.tenant AND p.run_id = r.run_id AND p.seq = s.seq AND p.field = 'run'),
         (SELECT p.salt FROM indelible_payloads p
@@ -447,13 +464,13 @@ ORDER BY id LIMIT %(limit)s::bigint
 
 -- name: list_events
 -- A run's events after a number, in order.
-SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
+SELECT run_id, seq, effect_id, type, hash, body, signature, mac FROM indelible_events
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq > %(after)s::bigint
 ORDER BY seq LIMIT %(limit)s::bigint
 
 -- name: list_payloads
 -- What some events of a run commit to and what has not been erased.
-SELECT run_id, seq, field, salt, value FROM indelible_payloads
+SELECT run_id, seq, field, salt, value, mac FROM indelible_payloads
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = ANY (%(seqs)s::bigint[])
 ORDER BY seq, field
 
@@ -482,6 +499,16 @@ FROM (
     OFFSET 0
 ) AS opened
 WHERE e.tenant = opened.tenant AND e.id = opened.effect_id AND e.opened_seq = opened.seq
+RETURNING {effect}
+
+-- name: put_macs
+-- The macs of effects whose digests were erased.
+UPDATE indelible_effects e SET mac = m.mac
+FROM (
+    SELECT %(tenant)s::text AS tenant, m.*
+    FROM unnest(%(ids)s::text[], %(macs)s::bytea[]) AS m (id, mac) OFFSET 0
+) AS m
+WHERE e.tenant = m.tenant AND e.id = m.id
 
 -- name: find_subject
 -- Places of the events that opened effects about a subject.
@@ -503,7 +530,7 @@ ORDER BY id LIMIT %(limit)s::bigint
 
 -- name: list_refusals
 -- Events that tell of calls that were refused before they were effects, and that still have payloads.
-SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events e
+SELECT run_id, seq, effect_id, type, hash, body, signature, mac FROM indelible_events e
 WHERE tenant = %(tenant)s::text AND type = 'policy_checked' AND effect_id IS NULL
     AND (run_id, seq) > (%(run_id)s::text, %(seq)s::bigint)
     AND EXISTS (SELECT FROM indelible_payloads p WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq = e.seq)
@@ -521,7 +548,7 @@ SELECT count(*) FROM dropped
 
 -- name: list_holds
 -- Events that placed and lifted legal holds.
-SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
+SELECT run_id, seq, effect_id, type, hash, body, signature, mac FROM indelible_events
 WHERE tenant = %(tenant)s::text AND type IN ('hold_placed', 'hold_lifted') ORDER BY run_id, seq
 
 -- name: redaction_check
@@ -578,14 +605,26 @@ INSERT INTO indelible_trees (tenant, size, root) VALUES (%(tenant)s::text, 0, %(
 ON CONFLICT (tenant) DO NOTHING
 
 -- name: take_pending
--- Takes events that wait to be integrated, each run's in their order.
+-- Takes events that wait to be integrated, each run's in their order, with the rows of those events. Not of barred runs.
 WITH taken AS (
     DELETE FROM indelible_pending
     WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM indelible_pending WHERE tenant = %(tenant)s::text ORDER BY run_id, seq LIMIT %(most)s::bigint))
+        SELECT ctid FROM indelible_pending
+        WHERE tenant = %(tenant)s::text AND run_id <> ALL (%(barred)s::text[])
+        ORDER BY run_id, seq LIMIT %(most)s::bigint))
     RETURNING run_id, seq, hash
 )
-SELECT run_id, seq, hash FROM taken ORDER BY run_id, seq
+SELECT taken.run_id, taken.seq, taken.hash, e.body, e.mac
+FROM taken LEFT JOIN LATERAL (
+    SELECT body, mac FROM indelible_events WHERE tenant = %(tenant)s AND run_id = taken.run_id AND seq = taken.seq LIMIT 1
+) AS e ON %(is_examined)s::boolean
+ORDER BY taken.run_id, taken.seq
+
+-- name: event_before
+-- The newest event of an effect before a number.
+SELECT body FROM indelible_events
+WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq < %(seq)s::bigint AND effect_id = %(effect_id)s::text
+ORDER BY seq DESC LIMIT 1
 
 -- name: grow_tree
 -- The tree after it has grown: the places of events, tiles that are new or wider, size and root.
@@ -735,6 +774,14 @@ LOCK TABLE indelible_migrations IN ACCESS EXCLUSIVE MODE
 -- Remembers a migration.
 INSERT INTO indelible_migrations (number, name, applied_at)
 VALUES (%(number)s::bigint, %(name)s::text, clock_timestamp())
+
+-- name: has_macs
+-- Do this ledger's rows carry macs?
+SELECT has_macs FROM indelible_ledger
+
+-- name: begin_macs
+-- From now on they do, if nothing was written before.
+UPDATE indelible_ledger SET has_macs = 1 WHERE NOT EXISTS (SELECT FROM indelible_runs) RETURNING has_macs
 
 -- name: ledger_name
 -- The name of this ledger.

@@ -11,24 +11,28 @@ from indelible.core.batch import Batch
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Payload
+from indelible.core.macs import Macs
 from indelible.core.ports import Outline
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.driver import pq
 
 Named = dict[str, bytes | None]
+_NOTHING = (None, None)
 
 
-def effect_from(result: pq.abc.PGresult, row: int) -> Effect | None:
+def effect_from(result: pq.abc.PGresult, row: int, macs: Macs | None) -> Effect | None:
     """Reads the first column, the fragment `effect`; None when there is none."""
     raw = result.get_value(row, 0)
     if raw is None:
         return None
-    columns, args, detail = wire.read_record(raw)
+    columns, args_told, detail_told = wire.read_record(raw)
     if columns is None:
         return None
+    args, args_mac = _NOTHING if args_told is None else wire.read_record(args_told)
+    detail, detail_mac = _NOTHING if detail_told is None else wire.read_record(detail_told)
     # In the order of the table; what later migrations add stands behind.
     at: list[Any] = wire.read_record(columns)
-    return Effect(
+    effect = Effect(
         tenant=at[0].decode(),
         scope=at[1].decode(),
         key=at[2].hex(),
@@ -55,22 +59,28 @@ def effect_from(result: pq.abc.PGresult, row: int) -> Effect | None:
         turn=None if at[22] is None else at[22].decode(),
         doubted=None if at[23] is None else wire.read_bigint(at[23]),
     )
+    if macs is not None:
+        macs.check_effect(effect, at[24], args_mac, detail_mac)
+    return effect
 
 
-def effects_from(result: pq.abc.PGresult) -> list[Effect]:
+def effects_from(result: pq.abc.PGresult, macs: Macs | None) -> list[Effect]:
     """Reads all rows that begin with the fragment `effect`."""
-    found = (effect_from(result, row) for row in range(result.ntuples))
+    found = (effect_from(result, row, macs) for row in range(result.ntuples))
     return [effect for effect in found if effect is not None]
 
 
-def head_from(result: pq.abc.PGresult, row: int) -> Head | None:
+def head_from(result: pq.abc.PGresult, row: int, run_id: str, macs: Macs | None) -> Head | None:
     """Reads the head of a run, which stands behind the effect."""
     raw = result.get_value(row, 1)
     if raw is None:
         return None
-    count, digest = wire.read_record(raw)
+    count, digest, event = wire.read_record(raw)
     assert count is not None
     assert digest is not None
+    if macs is not None:
+        told: Any = None if event is None else wire.read_record(event)
+        macs.check_head(run_id, digest.hex(), None if told is None else (told[0].decode(), told[1].hex(), told[2]))
     return Head(wire.read_bigint(count), digest.hex())
 
 
@@ -113,6 +123,7 @@ def events_from(result: pq.abc.PGresult) -> list[Event]:
             hash=get(row, 4).hex(),
             body=get(row, 5),
             signature=get(row, 6),
+            mac=get(row, 7),
         )
         for row in range(result.ntuples)
     ]
@@ -122,7 +133,12 @@ def payloads_from(result: pq.abc.PGresult) -> list[Payload]:
     """Reads rows of `list_payloads`."""
     get: Callable[[int, int], Any] = result.get_value
     return [
-        Payload(get(row, 0).decode(), wire.read_bigint(get(row, 1)), get(row, 2).decode(), get(row, 3), get(row, 4))
+        Payload(
+            get(row, 0).decode(),
+            wire.read_bigint(get(row, 1)),
+            get(row, 2).decode(),
+            *(get(row, column) for column in (3, 4, 5)),
+        )
         for row in range(result.ntuples)
     ]
 
@@ -146,6 +162,7 @@ def _event_values(batch: Batch) -> Named:
         "type": event.type.encode(),
         "body": event.body,
         "signature": event.signature,
+        "mac": event.mac,
     }
 
 
@@ -185,6 +202,9 @@ def open_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
         "args_salt": args.salt,
         "args": args.value,
         "key_salt": key.salt,
+        "args_mac": args.mac,
+        "key_mac": key.mac,
+        "effect_mac": batch.mac_of(effect),
     }
 
 
@@ -212,6 +232,8 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
         "field": payload.field.encode(),
         "salt": payload.salt,
         "value": payload.value,
+        "value_mac": payload.mac,
+        "effect_mac": batch.mac_of(effect),
     }
 
 
@@ -220,7 +242,7 @@ _OPENED = attrgetter(
     *("version", "token_hash", "opened_seq", "detail_seq", "created_at", "updated_at", "turn"),
 )
 _MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at", "doubted")
-_EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body", "signature")
+_EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body", "signature", "mac")
 
 
 def _columns(records: list[Any], row: Callable[[Any], tuple[Any, ...]], width: int) -> list[tuple[Any, ...]]:
@@ -231,10 +253,14 @@ def batch_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) 
     """Gives the parameters of `write_batch`: one array per column, rows in the order in which locks are taken."""
     values: Named = {"tenant": tenant.encode(), "now": clock}
     values |= _brakes(batch)
-    _put_opened(values, [batch.opened[ref] for ref in sorted(batch.opened)], now)
-    _put_moved(values, [batch.moved[ref] for ref in sorted(batch.moved)], now)
+    opened = [batch.opened[ref] for ref in sorted(batch.opened)]
+    moved = [batch.moved[ref] for ref in sorted(batch.moved)]
+    _put_opened(values, opened, now)
+    _put_moved(values, moved, now)
+    values["opened_mac"] = wire.byteas(map(batch.mac_of, opened))
+    values["moved_mac"] = wire.byteas(batch.mac_of(after) for _, after in moved)
     _put_heads(values, batch)
-    run_id, seq, effect_id, kind, digest, body, signature = _columns(batch.events, _EVENT, 7)
+    run_id, seq, effect_id, kind, digest, body, signature, mac = _columns(batch.events, _EVENT, 8)
     values["event_run_id"] = wire.words(run_id)
     values["event_seq"] = wire.bigints(seq)
     values["event_effect_id"] = wire.texts(effect_id)
@@ -242,12 +268,14 @@ def batch_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) 
     values["event_hash"] = wire.hexes(digest)
     values["event_body"] = wire.byteas(body)
     values["event_signature"] = wire.byteas(signature)
-    run_id, seq, field, salt, value = zip(*batch.payloads, strict=True) if batch.payloads else [()] * 5
+    values["event_mac"] = wire.byteas(mac)
+    run_id, seq, field, salt, value, mac = zip(*batch.payloads, strict=True) if batch.payloads else [()] * 6
     values["payload_run_id"] = wire.words(run_id)
     values["payload_seq"] = wire.bigints(seq)
     values["payload_field"] = wire.words(field)
     values["payload_salt"] = wire.byteas(salt)
     values["payload_value"] = wire.byteas(value)
+    values["payload_mac"] = wire.byteas(mac)
     return values
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from indelible.core.batch import Batch
 from indelible.core.effects.calls import OWN_RUNS
+from indelible.core.macs import Macs
 from indelible.core.runs.run import UNSTARTED
-from indelible.core.sheets import KEPT_ASIDE, Sheet, SheetFilter, SheetRef, attested_body
+from indelible.core.sheets import KEPT_ASIDE, Sheet, SheetFilter, SheetRef, Sheets, attested_body
 from indelible.stores.assumptions import order_of, way_to
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.driver import pq
@@ -63,6 +64,7 @@ def _sheet_from(columns: bytes, told: bytes | None) -> Sheet:
         run_id=None if at[7] is None else at[7].decode(),
         seq=None if at[8] is None else wire.read_bigint(at[8]),
         created_at=None if at[10] is None else wire.read_timestamptz(at[10]),
+        mac=at[11],
     )
 
 
@@ -75,12 +77,13 @@ def _newest_event(told: bytes | None) -> bytes | None:
     return None if told is None else wire.read_record(told)[2]
 
 
-def sheets_in(result: pq.abc.PGresult, refs: Sequence[SheetRef]) -> dict[SheetRef, Sheet | None]:
+def sheets_in(result: pq.abc.PGresult, refs: Sequence[SheetRef], macs: Macs | None) -> Sheets:
     """Return the sheets that `look_with_sheets` looked for; None where there is none or only a place that is held."""
     found = map(_sheet_in, wire.read_array(result.get_value(0, 3) or b""))
-    return {
+    sheets = {
         ref: sheet if sheet is not None and sheet.version else None for ref, sheet in zip(refs, found, strict=False)
     }
+    return sheets if macs is None else macs.believed(sheets)
 
 
 def ref_values(refs: Sequence[SheetRef]) -> Named:
@@ -117,6 +120,7 @@ def move_values_with_sheets(batch: Batch) -> Named:
         "more_field": wire.words([payload.field for payload in more]),
         "more_salt": wire.byteas(payload.salt for payload in more),
         "more_value": wire.byteas(payload.value for payload in more),
+        "more_mac": wire.byteas(payload.mac for payload in more),
         "is_decided": b"\1" if was.status == _ASKED else b"\0",
     }
     _put_kept(values, batch)
@@ -127,7 +131,7 @@ def _put_kept(values: Named, batch: Batch) -> None:
     """Put in the sheets that a batch writes, in the order in which they are locked, and whom it rests on."""
     pairs = [batch.sheets[ref] for ref in sorted(batch.sheets)]
     sheets = [after for _, after in pairs]
-    values["kept_was_version"] = wire.bigints(0 if before is None else before.version for before, _ in pairs)
+    values["kept_was_version"] = wire.bigints(0 if before is None else before.guard for before, _ in pairs)
     values["kept_kind"] = wire.words([sheet.kind for sheet in sheets])
     values["kept_id"] = wire.texts(sheet.id for sheet in sheets)
     values["kept_version"] = wire.bigints(sheet.version for sheet in sheets)
@@ -138,6 +142,7 @@ def _put_kept(values: Named, batch: Batch) -> None:
     values["kept_seq"] = wire.bigints(sheet.seq for sheet in sheets)
     # What is on the record is kept with the event that commits to it.
     values["kept_body"] = wire.byteas(None if sheet.is_recorded else sheet.body for sheet in sheets)
+    values["kept_mac"] = wire.byteas(batch.mac_of_sheet(*pair) for pair in pairs)
     values["kept_created_at"] = wire.timestamptzs(sheet.created_at for sheet in sheets)
     # One whose own sheet is written is guarded by that.
     read = [ref for ref in sorted(batch.standing) if ref not in batch.sheets]
@@ -168,7 +173,8 @@ def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
     return listing_sheets(_WAYS[way_to(selected)], order_of(selected)), values
 
 
-def sheets_from(result: pq.abc.PGresult) -> list[Sheet]:
+def sheets_from(result: pq.abc.PGresult, selected: SheetFilter, macs: Macs | None) -> list[Sheet]:
     """Reads rows of `list_sheets`."""
-    found = (_sheet_in(result.get_value(row, 0) or b"") for row in range(result.ntuples))
-    return [sheet for sheet in found if sheet is not None]
+    rows = (_sheet_in(result.get_value(row, 0) or b"") for row in range(result.ntuples))
+    found = [sheet for sheet in rows if sheet is not None]
+    return found if macs is None else macs.believed_list(found, selected)

@@ -13,6 +13,7 @@ from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
+from indelible.core.macs import Macs
 from indelible.core.moving import origin_of
 from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
@@ -44,6 +45,7 @@ class PostgresStore:
 
     is_cheap_to_read = False
     unseen_kinds: frozenset[str] = frozenset()
+    macs: Callable[[str], Macs] | None = None
 
     def __init__(
         self, url: str, *, wakeups: bool = True, clock: Clock | None = None, patience: timedelta = PATIENCE
@@ -110,13 +112,16 @@ class PostgresStore:
 
     def _provenance(self, tenant: str) -> Provenance:
         """Says whose events these are. Call it with the lock of the line that writes, which is asked once a tenant."""
-        known, sign = self._provenances.get(tenant), self.sign_event
-        if known is None or known.sign is not sign:
+        known, sign, macs = self._provenances.get(tenant), self.sign_event, self._macs_of(tenant)
+        if known is None or known.sign is not sign or known.macs is not macs:
             if len(self._provenances) >= _MOST_TENANTS:
                 self._provenances.clear()
             log = patiently_in_turn(self._writing, *self._origin(tenant)) if known is None else known.log
-            known = self._provenances[tenant] = Provenance(log=log, writer=self.writer_id, sign=sign)
+            known = self._provenances[tenant] = Provenance(log=log, writer=self.writer_id, sign=sign, macs=macs)
         return known
+
+    def _macs_of(self, tenant: str) -> Macs | None:
+        return None if self.macs is None else self.macs(tenant)
 
     def origin(self, tenant: str) -> str:
         """Names a tenant's journal; who has no events yet may still be moved here, so that is not remembered."""
@@ -174,7 +179,8 @@ class PostgresStore:
         places = refs or [Ref("", "", "")]
         values = rows.place_values(places, [None] * len(places), self._moment())
         found = self._run("look", values)
-        return Seen(rows.time_from(found, 0), [rows.effect_from(found, row) for row in range(len(refs))])
+        effects = [rows.effect_from(found, row, self._macs_of(ref.tenant)) for row, ref in enumerate(refs)]
+        return Seen(rows.time_from(found, 0), effects)
 
     def watch(self, refs: Sequence[Ref]) -> Seen:
         """Notes that somebody waits for these effects, then reads their committed state.
@@ -189,7 +195,7 @@ class PostgresStore:
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
         """Finds an effect by its id or the beginning of it."""
         values = {"tenant": tenant, "first": effect_id, "last": effect_id + "\U0010ffff"}
-        found = rows.effects_from(self._run("find_ids", _texts(values)))
+        found = rows.effects_from(self._run("find_ids", _texts(values)), self._macs_of(tenant))
         if len(found) > 1 and found[0].id != effect_id:
             raise BadCall(f"{effect_id}… is the beginning of more than one id; give more of it")
         return found[0] if found else None
@@ -198,7 +204,8 @@ class PostgresStore:
         """Finds an effect by its key."""
         if scope is not None:
             return self.look([Ref(tenant, scope, key)]).effects[0]
-        found = rows.effects_from(self._run("find_key", {"tenant": tenant.encode(), "key": bytes.fromhex(key)}))
+        values: rows.Named = {"tenant": tenant.encode(), "key": bytes.fromhex(key)}
+        found = rows.effects_from(self._run("find_key", values), self._macs_of(tenant))
         return found[0] if found else None
 
     def effects(self, tenant: str, selected: Filter) -> list[Effect]:
@@ -211,7 +218,8 @@ class PostgresStore:
             "run_id": selected.run_id,
             "side_effect": selected.side_effect,
         }
-        return rows.effects_from(self._run("list_effects", _texts(values) | {"limit": wire.bigint(selected.limit)}))
+        found = self._run("list_effects", _texts(values) | {"limit": wire.bigint(selected.limit)})
+        return rows.effects_from(found, self._macs_of(tenant))
 
     def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
         """Lists effects without what they recorded, newest first."""
@@ -226,7 +234,7 @@ class PostgresStore:
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
         """Lists effects in doubt and effects whose lease ran out."""
         values = {"tenant": tenant.encode(), "now": self._moment(), "limit": wire.bigint(limit)}
-        return rows.effects_from(self._run("list_abandoned", values))
+        return rows.effects_from(self._run("list_abandoned", values), self._macs_of(tenant))
 
     def events(self, tenant: str, run_id: str, after: int, limit: int) -> list[Event]:
         """Lists a run's events."""
@@ -241,7 +249,15 @@ class PostgresStore:
 
     def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
         """Lists sheets of one kind with what is on them."""
-        return sheets_from(self._repeat(*listing(tenant, selected)))
+        return sheets_from(self._repeat(*listing(tenant, selected)), selected, self._macs_of(tenant))
+
+    def has_macs(self) -> bool:
+        """Say whether this ledger's rows carry macs."""
+        return wire.read_bigint(self._run("has_macs", {}).get_value(0, 0) or bytes(8)) > 0
+
+    def begin_macs(self) -> bool:
+        """Let this ledger's rows carry macs from now on; return False if something was written before."""
+        return self._run("begin_macs", {}).ntuples == 1
 
     def _run(self, name: str, values: rows.Named) -> pq.abc.PGresult:
         """Carries out a statement that may be repeated, and repeats it while the server is away."""

@@ -125,7 +125,7 @@ class PostgresTransaction:
         claimed = command.claim.effect if isinstance(command, Finish | Relinquish) else None
         sheets = sheets_for([command], {command.ref: claimed})
         locked = lock(session, self._tenant, [command], until, sheets)
-        seen = look(session, [command], clock, until, sheets)
+        seen = look(session, [command], clock, until, sheets, self._provenance.macs)
         if not locked.covers(seen, sheets_for([command], seen.effects)):
             raise Lost("what the effect rests on was written by another at the same moment", may_have_run=False)
         return locked, seen

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from indelible.core.batch import Batch
-from indelible.core.commands import Command, is_about_effect, refs_of, run_named_by
+from indelible.core.commands import Command, is_about_effect, refs_of, runs_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Head
+from indelible.core.macs import Macs
 from indelible.core.sheets import NO_SHEETS, SheetRef, Sheets
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.connections import Rejected, Session
@@ -49,10 +50,13 @@ def look(
     clock: datetime | None,
     until: float,
     sheets: Sequence[SheetRef] = (),
+    macs: Macs | None = None,
 ) -> View:
     """Reads the effects of commands, the heads of their runs and some sheets, all at one moment."""
     # Two callers of two runs may ask for the same effect: the heads of both runs are wanted.
-    places = list(dict.fromkeys((ref, run_named_by(c)) for c in commands for ref in refs_of(c)))
+    places = list(
+        dict.fromkeys((ref, run) for c in commands for ref in refs_of(c) for run in runs_named_by(c) or (None,))
+    )
     moment = None if clock is None else wire.timestamptz(clock)
     values = rows.place_values([ref for ref, _ in places], [run_id for _, run_id in places], moment)
     statement = SQL["look_with_sheets" if sheets else "look"]
@@ -60,12 +64,12 @@ def look(
     effects: dict[Ref, Effect | None] = {}
     heads: dict[str, Head] = {}
     for row, (ref, wanted) in enumerate(places):
-        effect = effects[ref] = rows.effect_from(found, row)
-        head = rows.head_from(found, row)
+        effect = effects[ref] = rows.effect_from(found, row, macs)
         run_id = wanted if effect is None else effect.run_id
+        head = None if run_id is None else rows.head_from(found, row, run_id, macs)
         if head is not None and run_id is not None:
             heads[run_id] = head
-    return View(rows.time_from(found, 0), effects, heads, sheets_in(found, sheets) if sheets else NO_SHEETS)
+    return View(rows.time_from(found, 0), effects, heads, sheets_in(found, sheets, macs) if sheets else NO_SHEETS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ def lock(
     refs = sorted({ref for command in commands if is_about_effect(command) for ref in refs_of(command)})
     values = {
         "tenant": tenant.encode(),
-        "run_ids": wire.words([run_id for run_id in map(run_named_by, commands) if run_id is not None]),
+        "run_ids": wire.words([run_id for command in commands for run_id in runs_named_by(command)]),
         "scopes": wire.words([ref.scope for ref in refs]),
         "keys": wire.hexes([ref.key for ref in refs]),
     }
@@ -208,8 +212,13 @@ def erase(session: Session, tenant: str, batch: Batch, until: float) -> None:
         "seqs": wire.bigints(seqs),
         "fields": wire.words(fields),
     }
-    for name in ("erase_payloads", "erase_digests"):
-        session.run(SQL[name], SQL[name].ordered(values), until)
+    session.run(SQL["erase_payloads"], SQL["erase_payloads"].ordered(values), until)
+    emptied = session.run(SQL["erase_digests"], SQL["erase_digests"].ordered(values), until)
+    if batch.macs is not None:
+        effects = rows.effects_from(emptied, None)
+        ids, macs = [effect.id for effect in effects], map(batch.macs.of_effect, effects)
+        again = {"tenant": tenant.encode(), "ids": wire.texts(ids), "macs": wire.byteas(macs)}
+        session.run(SQL["put_macs"], SQL["put_macs"].ordered(again), until)
 
 
 def moved_keys(batch: Batch) -> list[str]:
@@ -225,7 +234,8 @@ def _open_one(session: Session, batch: Batch, values: rows.Named, until: float) 
     if found.ntuples == 0:
         return None
     ((ref, opened),) = batch.opened.items()
-    effect, head = rows.effect_from(found, 0), rows.head_from(found, 0)
+    effect = rows.effect_from(found, 0, batch.macs)
+    head = rows.head_from(found, 0, opened.run_id, batch.macs)
     heads = {} if head is None else {opened.run_id: head}
     return Refusal(View(rows.time_from(found, 0), {ref: effect}, heads))
 

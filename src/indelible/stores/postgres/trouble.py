@@ -126,7 +126,10 @@ def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: b
             "same URL"
         )
     if problem.sqlstate == "42501":
-        return Misconfigured(f"{target.address}: the user lacks a right ({problem}); GRANT it, then call again")
+        return Misconfigured(
+            f"{target.address}: the user lacks a right ({problem}); nothing was written. Connect as a member of the "
+            "group role that has it, writer or eraser (`indelible migrate` makes them and grants their rights)"
+        )
     if problem.sqlstate.startswith(_ABOUT_THE_VALUE):
         return BadCall(f"{target.address} cannot keep this value ({problem}); nothing was written")
     if problem.sqlstate.startswith(_FOR_GOOD) and not is_worth_another_try(problem):

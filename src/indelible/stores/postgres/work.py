@@ -16,6 +16,7 @@ from indelible.core.commands import (
     Relinquish,
     is_about_effect,
     run_named_by,
+    runs_named_by,
 )
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
@@ -119,9 +120,7 @@ class Work:
             if not is_about_effect(command):
                 # It rests on no effect; the head of its run guards it, or the sheet does.
                 self.is_guessable = self.is_guessable and self._is_at_hand(command, None, heads)
-                run_id = run_named_by(command)
-                if run_id is not None:
-                    self.runs.add(run_id)
+                self.runs.update(runs_named_by(command))
                 continue
             if isinstance(command, Open):
                 # Whether a lease ran out only the database's clock can say.
@@ -190,5 +189,5 @@ class Work:
         return any(ref not in reported for ref in taken)
 
     def _guarded_by_heads(self, batch: Batch) -> set[SheetRef]:
-        written = [command for command in self.commands if run_named_by(command) in batch.heads]
+        written = [command for command in self.commands if batch.heads.keys() >= set(runs_named_by(command))]
         return {ref for command in written for ref in sheets_led_by_run(command)}

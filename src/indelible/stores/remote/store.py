@@ -12,8 +12,9 @@ from indelible.core.commands import Answer, Attend, Command, Expire, Finish, Kee
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
-from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.journal import Entry, Examine, Tree
 from indelible.core.journal.notes import TreeHead, log_name
+from indelible.core.macs import Macs
 from indelible.core.ports import Alarm, Compare, Filter, Outline, Seen, Transaction
 from indelible.core.privacy.forgetting import Prunable
 from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, unseen_kinds
@@ -57,7 +58,16 @@ class RemoteStore:
     """Is a ledger's store on the other side of HTTP, as the credential's tenant and scopes let it be seen."""
 
     is_cheap_to_read = False
+    macs: Callable[[str], Macs] | None = None  # the server has the keys
     compare: Compare | None = None  # the server compares
+
+    def has_macs(self) -> bool:
+        """Leave macs to the server."""
+        return False
+
+    def begin_macs(self) -> bool:
+        """Leave macs to the server."""
+        return False
 
     def __init__(self, url: str, *, token: str | None, wakeups: bool = True, reach: Reach | None = None) -> None:
         self._line = Line(url, token, reach or Reach())
@@ -258,7 +268,7 @@ class RemoteJournal:
         self._check(tenant)
         return self._asked(f"journal.{name}", **words)
 
-    def integrate(self, tenant: str, most: int) -> Tree | None:
+    def integrate(self, tenant: str, most: int, examine: Examine | None = None) -> Tree | None:
         """Refuses."""
         _elsewhere("sealing the journal")
 

@@ -52,12 +52,12 @@ ORDER BY tenant
 
 -- name: read_ledger
 -- The ledger's own name.
-SELECT name, created_at
+SELECT name, created_at, has_macs
 FROM indelible_ledger
 
 -- name: write_ledger
 -- The ledger's own name.
-UPDATE indelible_ledger SET name = ?, created_at = ?
+UPDATE indelible_ledger SET name = ?, created_at = ?, has_macs = ?
 
 -- name: read_redaction
 -- Which redaction key it is.
@@ -86,7 +86,7 @@ VALUES (?, ?, ?, ?, ?)
 -- Effects.
 SELECT tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn, doubted
+    charges, turn, doubted, mac
 FROM indelible_effects WHERE tenant = :tenant ORDER BY scope, key
 
 -- name: clear_effects
@@ -97,12 +97,12 @@ DELETE FROM indelible_effects WHERE tenant = :tenant
 -- Effects.
 INSERT INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
     version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, approval_id,
-    charges, turn, doubted)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    charges, turn, doubted, mac)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: read_events
 -- Events.
-SELECT tenant, run_id, seq, effect_id, type, hash, body, signature
+SELECT tenant, run_id, seq, effect_id, type, hash, body, signature, mac
 FROM indelible_events WHERE tenant = :tenant ORDER BY run_id, seq
 
 -- name: clear_events
@@ -111,12 +111,12 @@ DELETE FROM indelible_events WHERE tenant = :tenant
 
 -- name: write_events
 -- Events.
-INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature, mac)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: read_payloads
 -- What events commit to.
-SELECT tenant, run_id, seq, field, salt, value
+SELECT tenant, run_id, seq, field, salt, value, mac
 FROM indelible_payloads WHERE tenant = :tenant ORDER BY run_id, seq, field
 
 -- name: clear_payloads
@@ -125,8 +125,8 @@ DELETE FROM indelible_payloads WHERE tenant = :tenant
 
 -- name: write_payloads
 -- What events commit to.
-INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value)
-VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
+VALUES (?, ?, ?, ?, ?, ?, ?)
 
 -- name: read_pending
 -- Events that the journal has not taken in.
@@ -200,7 +200,7 @@ VALUES (?, ?, ?, ?)
 
 -- name: read_sheets
 -- Sheets.
-SELECT tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at
+SELECT tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at, mac
 FROM indelible_sheets WHERE tenant = :tenant ORDER BY kind, id
 
 -- name: clear_sheets
@@ -209,5 +209,5 @@ DELETE FROM indelible_sheets WHERE tenant = :tenant
 
 -- name: write_sheets
 -- Sheets.
-INSERT INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body, created_at, mac)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.journal import Entry, Examine, Tree, Waiting
 from indelible.core.journal.merkle import EMPTY_ROOT
 from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.tiles import grow
@@ -30,12 +31,12 @@ class SqliteJournal:
         self._writing = writing
         self._reading = reading
 
-    def integrate(self, tenant: str, most: int) -> Tree | None:
+    def integrate(self, tenant: str, most: int, examine: Examine | None = None) -> Tree | None:
         """Takes waiting events into the tree; the write lock makes racing integrators come one after the other."""
         with self._writing() as connection:
             try:
                 connection.execute("BEGIN IMMEDIATE")
-                grown = _integrate(connection, tenant, most)
+                grown = _integrate(connection, tenant, most, examine)
                 connection.execute("ROLLBACK" if grown is None else "COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -105,18 +106,29 @@ class SqliteJournal:
         return [str(tenant) for (tenant,) in found]
 
 
-def _integrate(connection: apsw.Connection, tenant: str, most: int) -> Tree | None:
-    waiting: Any = connection.execute(SQL["take_pending"], (tenant, most)).fetchall()
-    if not waiting:
-        return None
+def _integrate(connection: apsw.Connection, tenant: str, most: int, examine: Examine | None) -> Tree | None:
+    def before(run_id: str, seq: int, effect_id: str) -> bytes | None:
+        found: Any = connection.execute(SQL["event_before"], (tenant, run_id, seq, effect_id)).get
+        return None if found is None else bytes(found)
+
+    barred: set[str] = set()
+    while True:
+        words: dict[str, Any] = {"tenant": tenant, "most": most, "barred": json.dumps(sorted(barred))}
+        waiting: Any = connection.execute(SQL["take_pending"], words).fetchall()
+        if not waiting:
+            return None
+        named = set() if examine is None else examine([Waiting(*row[1:]) for row in waiting], before)
+        if not named:
+            break
+        barred |= named
     size = tree_of(connection, tenant).size
     growth = grow(size, [row[3] for row in waiting], lambda level, number: _tile(connection, tenant, level, number))
-    leaves = [(tenant, size + place, run_id, seq, hash_) for place, (_, run_id, seq, hash_) in enumerate(waiting)]
+    leaves = [(tenant, size + place, *row[1:4]) for place, row in enumerate(waiting)]
     execute_rows(connection, SQL["insert_leaves"], leaves)
     for (level, number), hashes in growth.tiles.items():
         connection.execute(SQL["put_tile"], (tenant, level, number, hashes))
     connection.execute(SQL["put_tree"], (tenant, growth.size, growth.root))
-    connection.execute(SQL["drop_pending"], (tenant, waiting[-1][0]))
+    connection.execute(SQL["drop_pending"], {"tenant": tenant, "last": waiting[-1][0], "barred": words["barred"]})
     return Tree(growth.size, growth.root)
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
 import apsw
 
 from indelible.core.approvals.revoked import people_behind
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import Command, Open, Record, refs_of, run_named_by
+from indelible.core.commands import Command, Open, Record, refs_of, runs_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Head, Provenance
+from indelible.core.macs import Macs
 from indelible.core.ports import Clock
 from indelible.core.sheets import SheetRef
 from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import execute_rows, select_rows
+from indelible.stores.sqlite.rows import Row
 from indelible.stores.sqlite.sheets import read_sheets, write_sheets
 from indelible.stores.sqlite.statements import SQL
 
@@ -49,14 +52,14 @@ class Pen:
     ) -> Batch:
         """Decides commands on these states and writes what follows; raises `Refused` when a state was another."""
         runs = {effect.run_id for effect in effects.values() if effect is not None}
-        runs.update(run_id for run_id in map(run_named_by, commands) if run_id is not None)
+        runs.update(run_id for command in commands for run_id in runs_named_by(command))
         brakes = {ref for command in commands for ref in brakes_of(command)}
-        sheets = read_sheets(self._connection, tenant, [*sheets_for(commands, effects), *brakes])
+        sheets = read_sheets(self._connection, tenant, [*sheets_for(commands, effects), *brakes], by.macs)
         asked: set[SheetRef] = set()
         while people := people_behind(sheets) - sheets.keys() - asked:
             asked |= people
-            sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people))}
-        batch = decide(commands, effects, self._heads_of(tenant, runs), self._clock.now(), by, sheets)
+            sheets = {**sheets, **read_sheets(self._connection, tenant, sorted(people), by.macs)}
+        batch = decide(commands, effects, self._heads_of(tenant, runs, by.macs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):
             raise Refused
         if not batch.is_empty:
@@ -72,7 +75,7 @@ class Pen:
         """Notes that what was written did not stay."""
         self._heads.clear()
 
-    def _heads_of(self, tenant: str, runs: set[str]) -> dict[str, Head]:
+    def _heads_of(self, tenant: str, runs: set[str], macs: Macs | None) -> dict[str, Head]:
         """Gives the ends of runs' chains: as we wrote them last, if no other connection has written since."""
         version = self._connection.execute(SQL["data_version"]).get
         if version != self._heads_version or len(self._heads) > _MOST_HEADS:
@@ -80,7 +83,9 @@ class Pen:
             self._heads_version = version
         heads = {run: head for run in runs if (head := self._heads.get((tenant, run))) is not None}
         unknown = [(tenant, run) for run in runs if run not in heads]
-        for run, count, head in select_rows(self._connection, SQL["heads_of"], unknown):
+        for run, count, head, kind, hash_, mac in select_rows(self._connection, SQL["heads_of"], unknown):
+            if macs is not None:
+                macs.check_head(run, head.hex(), None if kind is None else (kind, hash_.hex(), mac))
             heads[run] = Head(count, head.hex())
         return heads
 
@@ -90,10 +95,10 @@ class Pen:
             self._write_with_sheets(tenant, batch)
         else:
             if batch.moved:
-                moves = [rows.move_row(before, after) for before, after in batch.moved.values()]
+                moves = [rows.move_row(before, after, batch.mac_of(after)) for before, after in batch.moved.values()]
                 if execute_rows(connection, SQL["update_effects"], moves) != len(moves):
                     raise Refused
-            opened = [rows.effect_row(effect) for effect in batch.opened.values()]
+            opened = [rows.effect_row(effect, batch.mac_of(effect)) for effect in batch.opened.values()]
             execute_rows(connection, SQL["insert_effects"], opened)
         begun = {event.run_id: _micros_of(event) for event in batch.events if event.seq == 0}
         heads = [
@@ -106,7 +111,11 @@ class Pen:
             connection,
             SQL["insert_events"],
             [
-                (tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body, event.signature)
+                (
+                    *(tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body),
+                    event.signature,
+                    event.mac,
+                )
                 for event, hash_ in events
             ],
         )
@@ -116,14 +125,22 @@ class Pen:
         for run_id, seq, name in batch.erased:
             connection.execute(SQL["erase_payload"], (tenant, run_id, seq, name))
             if name == "args":
-                connection.execute(SQL["erase_digest"], (tenant, tenant, run_id, seq, seq))
+                for place in connection.execute(SQL["erase_digest"], (tenant, tenant, run_id, seq, seq)).fetchall():
+                    self._put_mac(batch, place)
+
+    def _put_mac(self, batch: Batch, place: Row) -> None:
+        """Write the mac of an effect again, whose digest was erased with its arguments."""
+        if batch.macs is not None:
+            row: Any = self._connection.execute(SQL["effect_at"], place).fetchone()
+            self._connection.execute(SQL["put_mac"], (batch.macs.of_effect(rows.effect_from(row, None)), *place))
 
     def _write_with_sheets(self, tenant: str, batch: Batch) -> None:
         """Writes effects with what only those have that somebody was asked about, or that a budget limits."""
-        moves = [rows.move_row_with_sheets(before, after) for before, after in batch.moved.values()]
+        moved = batch.moved.values()
+        moves = [rows.move_row_with_sheets(before, after, batch.mac_of(after)) for before, after in moved]
         if execute_rows(self._connection, SQL["update_effects_with_sheets"], moves) != len(moves):
             raise Refused
-        opened = [rows.effect_row_with_sheets(effect) for effect in batch.opened.values()]
+        opened = [rows.effect_row_with_sheets(effect, batch.mac_of(effect)) for effect in batch.opened.values()]
         execute_rows(self._connection, SQL["insert_effects_with_sheets"], opened)
         if not write_sheets(self._connection, tenant, batch):
             raise Refused
@@ -146,15 +163,18 @@ def guessed(commands: Sequence[Command], known: Sequence[Effect | None]) -> dict
     return effects
 
 
-def read_effects(connection: apsw.Connection, commands: Sequence[Command]) -> dict[Ref, Effect | None]:
+def read_effects(
+    connection: apsw.Connection, commands: Sequence[Command], macs: Macs | None
+) -> dict[Ref, Effect | None]:
     """Gives the states as they are."""
-    return {ref: read_effect(connection, ref) for ref in {ref for command in commands for ref in refs_of(command)}}
+    refs = {ref for command in commands for ref in refs_of(command)}
+    return {ref: read_effect(connection, ref, macs) for ref in refs}
 
 
-def read_effect(connection: apsw.Connection, ref: Ref) -> Effect | None:
+def read_effect(connection: apsw.Connection, ref: Ref, macs: Macs | None) -> Effect | None:
     """Reads an effect; None where there is none."""
     row = connection.execute(SQL["effect_at"], rows.place(ref)).fetchone()
-    return None if row is None else rows.effect_from(row)
+    return None if row is None else rows.effect_from(row, macs)
 
 
 def _micros_of(event: Event) -> int:

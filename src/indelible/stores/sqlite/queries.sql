@@ -7,6 +7,10 @@ SELECT e.*,
     (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq
         AND field = 'args'),
     (SELECT value FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
+        AND field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END),
+    (SELECT mac FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.opened_seq
+        AND field = 'args'),
+    (SELECT mac FROM indelible_payloads WHERE tenant = e.tenant AND run_id = e.run_id AND seq = e.detail_seq
         AND field = CASE e.status WHEN 'succeeded' THEN 'result' WHEN 'failed' THEN 'error' ELSE 'reason' END)
 FROM indelible_effects e WHERE e.tenant = ? AND e.scope = ? AND e.key = ?
 
@@ -16,27 +20,30 @@ SELECT tenant, scope, key, version, lease_until FROM indelible_effects
 WHERE (tenant, scope, key) IN (VALUES /* rows */ (?, ?, ?))
 
 -- name: heads_of
--- The ends of some runs' chains.
-SELECT run_id, count, head FROM indelible_runs WHERE (tenant, run_id) IN (VALUES /* rows */ (?, ?))
+-- The ends of some runs' chains, and the event that each ends with.
+SELECT r.run_id, r.count, r.head, e.type, e.hash, e.mac
+FROM indelible_runs r
+LEFT JOIN indelible_events e ON e.tenant = r.tenant AND e.run_id = r.run_id AND e.seq = r.count - 1
+WHERE (r.tenant, r.run_id) IN (VALUES /* rows */ (?, ?))
 
 -- name: insert_effects
 -- New effects; their keys must be free.
 INSERT OR ROLLBACK INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn)
-VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn, mac)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_effects_with_sheets
 -- New effects that somebody is asked about or that a budget limits; their keys must be free.
 INSERT OR ROLLBACK INTO indelible_effects (tenant, scope, key, id, run_id, tool, side_effect, on_crash, call_id, digest, status, attempt,
-    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn, approval_id, charges)
-VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    version, token_hash, lease_until, opened_seq, detail_seq, created_at, updated_at, turn, mac, approval_id, charges)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: update_effects
 -- Moves of effects, each only from the state it was decided on.
 UPDATE OR ROLLBACK indelible_effects
 SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
-    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13, mac = v.column14
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
     AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
 
@@ -44,9 +51,9 @@ WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.colum
 -- Moves of effects that somebody is asked about or that a budget limits, each only from the state it was decided on.
 UPDATE OR ROLLBACK indelible_effects
 SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
-    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13, digest = v.column14,
-    opened_seq = v.column15, approval_id = v.column16, charges = v.column17
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13, mac = v.column14,
+    digest = v.column15, opened_seq = v.column16, approval_id = v.column17, charges = v.column18
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
     AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
 
@@ -57,12 +64,13 @@ ON CONFLICT (tenant, run_id) DO UPDATE SET count = excluded.count, head = exclud
 
 -- name: insert_events
 -- Facts of runs.
-INSERT OR ROLLBACK INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature)
-VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT OR ROLLBACK INTO indelible_events (tenant, run_id, seq, effect_id, type, hash, body, signature, mac)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_payloads
 -- Values that events commit to.
-INSERT OR ROLLBACK INTO indelible_payloads (tenant, run_id, seq, field, salt, value) VALUES /* rows */ (?, ?, ?, ?, ?, ?)
+INSERT OR ROLLBACK INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?)
 
 -- name: insert_pending
 -- Events for the journal to take in.
@@ -80,21 +88,22 @@ LEFT JOIN indelible_events e ON e.tenant = s.tenant AND e.run_id = s.run_id AND 
 -- name: insert_sheets
 -- New sheets; their places must be free.
 INSERT OR ROLLBACK INTO indelible_sheets (tenant, kind, id, version, status, topic, due_at, run_id, seq, body,
-    created_at)
-VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    created_at, mac)
+VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: update_sheets
 -- Changes of sheets that leave them where they are in every index, each only from the version it was decided on.
-UPDATE OR ROLLBACK indelible_sheets SET version = v.column5, run_id = v.column6, seq = v.column7, body = v.column8
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?)) AS v
+UPDATE OR ROLLBACK indelible_sheets SET version = v.column5, run_id = v.column6, seq = v.column7, body = v.column8,
+    mac = v.column9
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_sheets.tenant = v.column1 AND indelible_sheets.kind = v.column2 AND indelible_sheets.id = v.column3
     AND indelible_sheets.version = v.column4
 
 -- name: move_sheets
 -- Changes of sheets, each only from the version it was decided on.
 UPDATE OR ROLLBACK indelible_sheets SET version = v.column5, run_id = v.column6, seq = v.column7, body = v.column8,
-    status = v.column9, topic = v.column10, due_at = v.column11
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+    mac = v.column9, status = v.column10, topic = v.column11, due_at = v.column12
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_sheets.tenant = v.column1 AND indelible_sheets.kind = v.column2 AND indelible_sheets.id = v.column3
     AND indelible_sheets.version = v.column4
 
@@ -114,7 +123,7 @@ ORDER BY {order} LIMIT :limit
 -- name: list_any_runs
 -- Runs that have events, as sheets; of one that was never started, its newest event. {index} and {way} say how.
 SELECT r.tenant, 'run', r.run_id, coalesce(s.version, 0), coalesce(s.status, :unstarted), coalesce(s.topic, ''), NULL,
-    r.run_id, coalesce(s.seq, r.count - 1), NULL, r.begun_at, p.value, p.salt, e.body
+    r.run_id, coalesce(s.seq, r.count - 1), NULL, r.begun_at, NULL, p.value, p.salt, e.body
 FROM indelible_runs r {index}
 LEFT JOIN indelible_sheets s ON s.tenant = r.tenant AND s.kind = 'run' AND s.id = r.run_id
 LEFT JOIN indelible_payloads p ON p.tenant = r.tenant AND p.run_id = r.run_id AND p.seq = s.seq AND p.field = 'run'
@@ -144,7 +153,7 @@ SELECT scope, key FROM indelible_effects WHERE tenant = ? AND key = ?
 
 -- name: list_effects
 -- Effects that fit a filter, newest first; a null does not filter.
-SELECT e.*, a.value, d.value
+SELECT e.*, a.value, d.value, a.mac, d.mac
 FROM indelible_effects e
 LEFT JOIN indelible_payloads a ON a.tenant = e.tenant AND a.run_id = e.run_id AND a.seq = e.opened_seq AND a.field = 'args'
 LEFT JOIN indelible_payloads d ON d.tenant = e.tenant AND d.run_id = e.run_id AND d.seq = e.detail_seq
@@ -177,12 +186,12 @@ ORDER BY id LIMIT :limit
 
 -- name: list_events
 -- A run's events after a number, in order.
-SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
+SELECT run_id, seq, effect_id, type, hash, body, signature, mac FROM indelible_events
 WHERE tenant = ? AND run_id = ? AND seq > ? ORDER BY seq LIMIT ?
 
 -- name: list_payloads
 -- What one event commits to and what has not been erased.
-SELECT run_id, seq, field, salt, value FROM indelible_payloads WHERE tenant = ? AND run_id = ? AND seq = ? ORDER BY field
+SELECT run_id, seq, field, salt, value, mac FROM indelible_payloads WHERE tenant = ? AND run_id = ? AND seq = ? ORDER BY field
 
 -- name: erase_payload
 -- One value that an event commits to, gone.
@@ -193,6 +202,11 @@ DELETE FROM indelible_payloads WHERE tenant = ? AND run_id = ? AND seq = ? AND f
 UPDATE indelible_effects SET digest = zeroblob(32)
 WHERE tenant = ? AND id = (SELECT effect_id FROM indelible_events WHERE tenant = ? AND run_id = ? AND seq = ?)
     AND opened_seq = ?
+RETURNING tenant, scope, key
+
+-- name: put_mac
+-- The mac of an effect whose digest was erased.
+UPDATE indelible_effects SET mac = ? WHERE tenant = ? AND scope = ? AND key = ?
 
 -- name: find_subject
 -- Places of the events that opened effects about a subject.
@@ -213,7 +227,7 @@ ORDER BY id LIMIT :limit
 
 -- name: list_refusals
 -- Events that tell of calls that were refused before they were effects, and that still have payloads.
-SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events e
+SELECT run_id, seq, effect_id, type, hash, body, signature, mac FROM indelible_events e
 WHERE tenant = :tenant AND type = 'policy_checked' AND effect_id IS NULL AND (run_id, seq) > (:run_id, :seq)
     AND EXISTS (SELECT 1 FROM indelible_payloads p WHERE p.tenant = e.tenant AND p.run_id = e.run_id AND p.seq = e.seq)
 ORDER BY run_id, seq LIMIT :limit
@@ -224,7 +238,7 @@ DELETE FROM indelible_sheets WHERE tenant = ? AND kind = ? AND id = ? AND versio
 
 -- name: list_holds
 -- Events that placed and lifted legal holds.
-SELECT run_id, seq, effect_id, type, hash, body, signature FROM indelible_events
+SELECT run_id, seq, effect_id, type, hash, body, signature, mac FROM indelible_events
 WHERE tenant = ? AND type IN ('hold_placed', 'hold_lifted') ORDER BY run_id, seq
 
 -- name: redaction_check
@@ -240,12 +254,21 @@ INSERT INTO indelible_redaction (only_row, key_check) VALUES (1, ?) ON CONFLICT 
 SELECT size, root FROM indelible_trees WHERE tenant = ?
 
 -- name: take_pending
--- Events that wait to be integrated, oldest first; a run's events were appended in their order.
-SELECT rowid, run_id, seq, hash FROM indelible_pending WHERE tenant = ? ORDER BY rowid LIMIT ?
+-- Events that wait to be integrated, oldest first; a run's events were appended in their order. Not of barred runs.
+SELECT p.rowid, p.run_id, p.seq, p.hash, e.body, e.mac
+FROM indelible_pending p
+LEFT JOIN indelible_events e ON e.tenant = p.tenant AND e.run_id = p.run_id AND e.seq = p.seq
+WHERE p.tenant = :tenant AND p.run_id NOT IN (SELECT value FROM json_each(:barred)) ORDER BY p.rowid LIMIT :most
+
+-- name: event_before
+-- The newest event of an effect before a number.
+SELECT body FROM indelible_events
+WHERE tenant = ? AND run_id = ? AND seq < ? AND effect_id = ? ORDER BY seq DESC LIMIT 1
 
 -- name: drop_pending
 -- Events that were integrated, up to the last one.
-DELETE FROM indelible_pending WHERE tenant = ? AND rowid <= ?
+DELETE FROM indelible_pending
+WHERE tenant = :tenant AND rowid <= :last AND run_id NOT IN (SELECT value FROM json_each(:barred))
 
 -- name: insert_leaves
 -- Places of events in the tree.
@@ -301,6 +324,14 @@ SELECT run_id, count, head FROM indelible_runs WHERE tenant = ? AND run_id > ? O
 -- name: list_tenants
 -- Whoever has events.
 SELECT DISTINCT tenant FROM indelible_runs ORDER BY tenant
+
+-- name: has_macs
+-- Do this ledger's rows carry macs?
+SELECT has_macs FROM indelible_ledger
+
+-- name: begin_macs
+-- From now on they do, if nothing was written before.
+UPDATE indelible_ledger SET has_macs = 1 WHERE NOT EXISTS (SELECT 1 FROM indelible_runs) RETURNING has_macs
 
 -- name: ledger_name
 -- The name of this ledger.

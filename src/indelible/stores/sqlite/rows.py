@@ -8,6 +8,7 @@ from typing import Any
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
+from indelible.core.macs import Macs
 from indelible.core.ports import Outline
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -31,12 +32,12 @@ def place(ref: Ref) -> tuple[str, str, bytes]:
     return (ref.tenant, ref.scope, bytes.fromhex(ref.key))
 
 
-def effect_from(row: Row) -> Effect:
-    """Reads a row of `effects` followed by its arguments and detail.
+def effect_from(row: Row, macs: Macs | None) -> Effect:
+    """Reads a row of `effects` followed by its arguments and detail, and the macs of both.
 
     Those are counted from the end: a newer version may have added columns while this one is running.
     """
-    return Effect(
+    effect = Effect(
         tenant=row[0],
         scope=row[1],
         key=row[2].hex(),
@@ -56,16 +57,19 @@ def effect_from(row: Row) -> Effect:
         detail_seq=row[16],
         created_at=moment(row[17]),
         updated_at=moment(row[18]),
-        args_json=row[-2],
-        detail_json=row[-1],
+        args_json=row[-4],
+        detail_json=row[-3],
         permission_id=row[19],
         charges_json=row[20],
         turn=row[21],
         doubted=row[22],
     )
+    if macs is not None:
+        macs.check_effect(effect, row[23], row[-2], row[-1])
+    return effect
 
 
-def effect_row(effect: Effect) -> Row:
+def effect_row(effect: Effect, mac: bytes | None) -> Row:
     """Gives the columns of a new effect, in the order of `insert_effects`."""
     return (
         effect.tenant,
@@ -88,15 +92,16 @@ def effect_row(effect: Effect) -> Row:
         micros(effect.created_at),
         micros(effect.updated_at),
         effect.turn,
+        mac,
     )
 
 
-def effect_row_with_sheets(effect: Effect) -> Row:
+def effect_row_with_sheets(effect: Effect, mac: bytes | None) -> Row:
     """Gives the columns of a new effect, in the order of `insert_effects_with_sheets`."""
-    return (*effect_row(effect), effect.permission_id, effect.charges_json)
+    return (*effect_row(effect, mac), effect.permission_id, effect.charges_json)
 
 
-def move_row(before: Effect, after: Effect) -> Row:
+def move_row(before: Effect, after: Effect, mac: bytes | None) -> Row:
     """Gives the place and state an effect moves from and the columns it moves to, in the order of `update_effects`."""
     return (
         before.tenant,
@@ -112,20 +117,28 @@ def move_row(before: Effect, after: Effect) -> Row:
         after.detail_seq,
         micros(after.updated_at),
         after.doubted,
+        mac,
     )
 
 
-def move_row_with_sheets(before: Effect, after: Effect) -> Row:
+def move_row_with_sheets(before: Effect, after: Effect, mac: bytes | None) -> Row:
     """Gives the place and the columns an effect moves to, in the order of `update_effects_with_sheets`."""
     added = (bytes.fromhex(after.digest), after.opened_seq, after.permission_id, after.charges_json)
-    return (*move_row(before, after), *added)
+    return (*move_row(before, after, mac), *added)
 
 
 def event_from(row: Row) -> Event:
     """Reads a row of `list_events`."""
-    run_id, seq, effect_id, kind, hash_, body, signature = row
+    run_id, seq, effect_id, kind, hash_, body, signature, mac = row
     return Event(
-        run_id=run_id, seq=seq, effect_id=effect_id, type=kind, hash=hash_.hex(), body=body, signature=signature
+        run_id=run_id,
+        seq=seq,
+        effect_id=effect_id,
+        type=kind,
+        hash=hash_.hex(),
+        body=body,
+        signature=signature,
+        mac=mac,
     )
 
 

@@ -9,6 +9,7 @@ import apsw
 
 from indelible.core.batch import Batch
 from indelible.core.effects.calls import OWN_RUNS
+from indelible.core.macs import Macs
 from indelible.core.runs.run import UNSTARTED
 from indelible.core.sheets import KEPT_ASIDE, NO_SHEETS, Sheet, SheetFilter, SheetRef, Sheets, attested_body
 from indelible.stores.assumptions import order_of, way_to
@@ -40,26 +41,33 @@ _RUN_WAYS = {
 _END_OF_TIME = 2**63 - 1
 
 
-def read_sheets(connection: apsw.Connection, tenant: str, refs: Sequence[SheetRef]) -> Sheets:
+def read_sheets(connection: apsw.Connection, tenant: str, refs: Sequence[SheetRef], macs: Macs | None = None) -> Sheets:
     """Gives the sheets at these places, None where there is none."""
     if not refs:
         return NO_SHEETS
     found = select_rows(connection, SQL["sheets_at"], [(tenant, *ref) for ref in refs])
-    return {SheetRef(kind, id_): None if row[0] is None else sheet_from(row) for kind, id_, *row in found}
+    sheets = {SheetRef(kind, id_): None if row[0] is None else sheet_from(row) for kind, id_, *row in found}
+    return sheets if macs is None else macs.believed(sheets)
 
 
 def write_sheets(connection: apsw.Connection, tenant: str, batch: Batch) -> bool:
     """Writes the sheets of a batch, new ones and those that nobody changed since; says whether that was all of them."""
-    new = [_row(tenant, after) for before, after in batch.sheets.values() if before is None]
+    new = [
+        _row(tenant, batch, before, after)
+        for before, after in batch.sheets.values()
+        if before is None or not before.guard
+    ]
     execute_rows(connection, SQL["insert_sheets"], new)
-    changed = [(before, after) for before, after in batch.sheets.values() if before is not None]
-    kept = [_kept_row(tenant, before, after) for before, after in changed if _stays_in_place(before, after)]
-    moved = [_moved_row(tenant, before, after) for before, after in changed if not _stays_in_place(before, after)]
+    changed = [(before, after) for before, after in batch.sheets.values() if before is not None and before.guard]
+    kept = [_kept_row(tenant, batch, *pair) for pair in changed if _stays_in_place(*pair)]
+    moved = [_moved_row(tenant, batch, *pair) for pair in changed if not _stays_in_place(*pair)]
     written = execute_rows(connection, SQL["update_sheets"], kept) + execute_rows(connection, SQL["move_sheets"], moved)
     return written == len(changed)
 
 
-def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter) -> list[Sheet]:
+def list_sheets(
+    connection: apsw.Connection, tenant: str, selected: SheetFilter, macs: Macs | None = None
+) -> list[Sheet]:
     """Lists the sheets that fit a filter."""
     if selected.with_unstarted:
         text, (index, way) = SQL["list_any_runs"], _RUN_WAYS["newest" if selected.id is None else "id"]
@@ -81,7 +89,8 @@ def list_sheets(connection: apsw.Connection, tenant: str, selected: SheetFilter)
         "own": OWN_RUNS,
         "unstarted": UNSTARTED,
     }
-    return [sheet_from(row) for row in connection.execute(sql, values)]
+    found = [sheet_from(row) for row in connection.execute(sql, values)]
+    return found if macs is None else macs.believed_list(found, selected)
 
 
 def sheet_from(row: Row) -> Sheet:
@@ -90,7 +99,7 @@ def sheet_from(row: Row) -> Sheet:
     A newer version may have added columns in between while this one is running. A run that was never started has
     version 0, and only its event.
     """
-    _, kind, id_, version, status, topic, due_at, run_id, seq, body, created_at, *told = row
+    _, kind, id_, version, status, topic, due_at, run_id, seq, body, created_at, mac, *told = row
     return Sheet(
         kind=kind,
         id=id_,
@@ -102,6 +111,7 @@ def sheet_from(row: Row) -> Sheet:
         run_id=run_id,
         seq=seq,
         created_at=None if created_at is None else moment(created_at),
+        mac=mac,
     )
 
 
@@ -110,22 +120,32 @@ def _stays_in_place(before: Sheet, after: Sheet) -> bool:
     return (before.status, before.topic, before.due_at) == (after.status, after.topic, after.due_at)
 
 
-def _row(tenant: str, sheet: Sheet) -> Row:
+def _row(tenant: str, batch: Batch, before: Sheet | None, sheet: Sheet) -> Row:
     due_at = None if sheet.due_at is None else micros(sheet.due_at)
     created_at = None if sheet.created_at is None else micros(sheet.created_at)
     place = (tenant, sheet.kind, sheet.id)
     told = (sheet.run_id, sheet.seq, _body(sheet))
-    return (*place, sheet.version, sheet.status, sheet.topic, due_at, *told, created_at)
+    return (
+        *place,
+        sheet.version,
+        sheet.status,
+        sheet.topic,
+        due_at,
+        *told,
+        created_at,
+        batch.mac_of_sheet(before, sheet),
+    )
 
 
-def _kept_row(tenant: str, before: Sheet, after: Sheet) -> Row:
+def _kept_row(tenant: str, batch: Batch, before: Sheet, after: Sheet) -> Row:
     place = (tenant, after.kind, after.id)
-    return (*place, before.version, after.version, after.run_id, after.seq, _body(after))
+    told = (after.run_id, after.seq, _body(after))
+    return (*place, before.guard, after.version, *told, batch.mac_of_sheet(before, after))
 
 
-def _moved_row(tenant: str, before: Sheet, after: Sheet) -> Row:
+def _moved_row(tenant: str, batch: Batch, before: Sheet, after: Sheet) -> Row:
     due_at = None if after.due_at is None else micros(after.due_at)
-    return (*_kept_row(tenant, before, after), after.status, after.topic, due_at)
+    return (*_kept_row(tenant, batch, before, after), after.status, after.topic, due_at)
 
 
 def _body(sheet: Sheet) -> bytes | None:

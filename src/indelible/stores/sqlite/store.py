@@ -20,6 +20,7 @@ from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
+from indelible.core.macs import Macs
 from indelible.core.moving import origin_of
 from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
@@ -62,6 +63,7 @@ class SqliteStore:
     is_cheap_to_read = True
     unseen_kinds: frozenset[str] = frozenset()
     sign_event: Callable[[bytes], bytes] | None = None
+    macs: Callable[[str], Macs] | None = None
     compare: Compare | None = None
 
     def __init__(
@@ -242,8 +244,8 @@ class SqliteStore:
     def _transact(self, tenant: str, commands: Sequence[Command], likely: dict[Ref, Effect | None] | None) -> Batch:
         try:
             self._writer.execute("BEGIN IMMEDIATE")  # an interrupt meanwhile is raised when it has begun
-            effects = read_effects(self._writer, commands) if likely is None else likely
             by = self._provenance(tenant)
+            effects = read_effects(self._writer, commands, by.macs) if likely is None else likely
             batch = self._pen.write(tenant, commands, effects, by, is_guess=likely is not None)
             if batch.needs_signed and self.compare is not None:
                 self._check_has_signed(tenant, self.compare.signed(by.log))
@@ -274,9 +276,14 @@ class SqliteStore:
 
     def _provenance(self, tenant: str) -> Provenance:
         known = self._provenances.get(tenant)
-        if known is not None and known.sign is self.sign_event:
+        macs = self._macs_of(tenant)
+        if known is not None and known.sign is self.sign_event and known.macs is macs:
             return known
-        return Provenance(log=self._origin(self._writer, tenant), writer=self._writer_id, sign=self.sign_event)
+        log = self._origin(self._writer, tenant)
+        return Provenance(log=log, writer=self._writer_id, sign=self.sign_event, macs=macs)
+
+    def _macs_of(self, tenant: str) -> Macs | None:
+        return None if self.macs is None else self.macs(tenant)
 
     def _remember(self, tenant: str, by: Provenance) -> None:
         """Notes whose events a tenant's are, once it has some: then it cannot be moved here under another name."""
@@ -346,13 +353,13 @@ class SqliteStore:
         """Reads the committed state of some effects; every write rings here, so there is nothing to arrange."""
         self._check_process()
         with self._explained, self._reading:
-            return Seen(self._clock.now(), self._watched.look(self._reader, refs))
+            return Seen(self._clock.now(), self._watched.look(self._reader, refs, self._macs_of))
 
     def look(self, refs: Sequence[Ref]) -> Seen:
         """Reads the committed state of some effects."""
         self._check_process()
         with self._explained, self._reading:
-            return Seen(self._clock.now(), [read_effect(self._reader, ref) for ref in refs])
+            return Seen(self._clock.now(), [read_effect(self._reader, ref, self._macs_of(ref.tenant)) for ref in refs])
 
     def get_effect(self, tenant: str, effect_id: str) -> Effect | None:
         """Finds an effect by its id or the beginning of it."""
@@ -378,8 +385,9 @@ class SqliteStore:
         self._check_process()
         with self._explained, self._reading:
             places: list[Any] = self._reader.execute(SQL[query], parameters).fetchall()
-            tenant = parameters["tenant"] if isinstance(parameters, dict) else parameters[0]
-            effects = [read_effect(self._reader, Ref(str(tenant), scope, key.hex())) for scope, key in places]
+            tenant = str(parameters["tenant"] if isinstance(parameters, dict) else parameters[0])
+            macs = self._macs_of(tenant)
+            effects = [read_effect(self._reader, Ref(tenant, scope, key.hex()), macs) for scope, key in places]
         return [effect for effect in effects if effect is not None]
 
     def effects(self, tenant: str, selected: Filter) -> list[Effect]:
@@ -395,7 +403,8 @@ class SqliteStore:
             "limit": selected.limit,
         }
         with self._explained, self._reading:
-            return [rows.effect_from(row) for row in self._reader.execute(SQL["list_effects"], parameters)]
+            macs = self._macs_of(tenant)
+            return [rows.effect_from(row, macs) for row in self._reader.execute(SQL["list_effects"], parameters)]
 
     def outlines(self, tenant: str, since: str, before: str | None, limit: int) -> list[Outline]:
         """Lists effects without what they recorded, newest first."""
@@ -437,7 +446,17 @@ class SqliteStore:
         """Lists sheets of one kind with what is on them."""
         self._check_process()
         with self._explained, self._reading:
-            return list_sheets(self._reader, tenant, selected)
+            return list_sheets(self._reader, tenant, selected, self._macs_of(tenant))
+
+    def has_macs(self) -> bool:
+        """Say whether this ledger's rows carry macs."""
+        with self._read_connection() as connection:
+            return bool(connection.execute(SQL["has_macs"]).get)
+
+    def begin_macs(self) -> bool:
+        """Let this ledger's rows carry macs from now on; return False if something was written before."""
+        with self._write_connection() as connection:
+            return bool(connection.execute(SQL["begin_macs"]).get)
 
     # Waking
 

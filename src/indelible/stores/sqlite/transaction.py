@@ -62,7 +62,9 @@ class SqliteTransaction:
             raise BadCall("a transaction belongs to the process that began it; let the handler of the parent return")
         with self._explained:
             self._check_same_transaction()
-            batch = self._pen.write(self._tenant, [command], read_effects(self.connection, [command]), self._by)
+            batch = self._pen.write(
+                self._tenant, [command], read_effects(self.connection, [command], self._by.macs), self._by
+            )
             answer = batch.answers[0]
             self._check_place()
             self.connection.set_commit_hook(None, id=_refuse_commit)

@@ -6,12 +6,13 @@ looks at all of them each time: first only at what shows that one has moved, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apsw
 
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
+from indelible.core.macs import Macs
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.bulk import select_rows
 from indelible.stores.sqlite.pen import read_effect
@@ -24,6 +25,7 @@ _LARGE = 4096  # bytes of arguments that are rather read again than remembered
 _WAITED_FOR = frozenset({"processing", "requires_approval"})
 
 _Mark = tuple[int, int | None]
+MacsOf = Callable[[str], Macs | None]
 
 
 class Watched:
@@ -32,25 +34,25 @@ class Watched:
     def __init__(self) -> None:
         self._known: dict[Ref, tuple[_Mark, Effect]] = {}
 
-    def look(self, connection: apsw.Connection, refs: Sequence[Ref]) -> list[Effect | None]:
+    def look(self, connection: apsw.Connection, refs: Sequence[Ref], macs_of: MacsOf) -> list[Effect | None]:
         """Gives the effects as they are, and reads only those that are not as they were."""
         if len(refs) < _FEW:
-            return [read_effect(connection, ref) for ref in refs]
+            return [read_effect(connection, ref, macs_of(ref.tenant)) for ref in refs]
         try:
             connection.execute("BEGIN")  # all of it at one moment
             marks = _marks(connection, refs)
-            return [self._read(connection, ref, marks.get(ref)) for ref in refs]
+            return [self._read(connection, ref, marks.get(ref), macs_of) for ref in refs]
         finally:
             if connection.in_transaction:
                 connection.execute("COMMIT")
 
-    def _read(self, connection: apsw.Connection, ref: Ref, mark: _Mark | None) -> Effect | None:
+    def _read(self, connection: apsw.Connection, ref: Ref, mark: _Mark | None, macs_of: MacsOf) -> Effect | None:
         if mark is None:
             return None
         known = self._known.get(ref)
         if known is not None and known[0] == mark:
             return known[1]
-        effect = read_effect(connection, ref)
+        effect = read_effect(connection, ref, macs_of(ref.tenant))
         self._known.pop(ref, None)
         if effect is not None and effect.status in _WAITED_FOR and len(effect.args_json or b"") < _LARGE:
             if len(self._known) >= _MOST_REMEMBERED:

@@ -31,6 +31,8 @@ class Vector:
     """Is one piece of evidence, the keys and heads to verify it with, and the verdicts by form."""
 
     name: str
+    base: str
+    """Names the files that it was made from."""
     files: Files
     keys: tuple[str, ...]
     after: tuple[str, ...]
@@ -93,12 +95,18 @@ def vectors() -> Iterator[Vector]:
     for one in stored["vectors"]:
         yield Vector(
             name=one["name"],
+            base=one["base"],
             files=patched(bases[one["base"]], one["changes"]),
             keys=tuple(stored["keys"][name] for name in one["keys"]),
             after=tuple(one["after"]),
             expected=one["expected"],
             counts_votes=one["counts_votes"],
         )
+
+
+def base_of(vector: Vector) -> Files:
+    """Return the files that a vector was made from, untouched."""
+    return {name: _bytes(text) for name, text in _stored()["bases"][vector.base].items()}
 
 
 def patched(files: Files, changes: Mapping[str, Any]) -> dict[str, bytes]:

@@ -108,11 +108,15 @@ var verifier = (function(exports) {
 		if (/^-?[1-9][0-9]*$/.test(text)) return /^-?[0-9]*?[1-9]0{0,20}$/.test(text);
 		return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text);
 	}
-	var MOST_DEEP = 64;
 	/** Says whether a value that an event commits to is written in its one way: plain JSON, and tags for what it cannot say. */
 	function isRecorded(text) {
 		const read = readCanonical(text);
-		return read !== null && isForm(read.value, MOST_DEEP);
+		return read !== null && isForm(read.value, 64);
+	}
+	/** Says whether an object stands for what JSON cannot say. */
+	function isTagged(value) {
+		const names = Object.keys(value);
+		return names.length === 1 && Object.hasOwn(TAGS, names[0]);
 	}
 	function isForm(value, levels) {
 		if (typeof value === "number") return Number.isFinite(value);
@@ -120,13 +124,26 @@ var verifier = (function(exports) {
 		if (levels === 0) return false;
 		if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1));
 		const members = Object.entries(value);
-		const [first] = members;
-		if (members.length === 1 && first && Object.hasOwn(TAGS, first[0])) return typeof first[1] === "string" && TAGS[first[0]](first[1]);
+		if (isTagged(value)) return members.every(([tag, text]) => typeof text === "string" && TAGS[tag](text));
 		return members.every(([name, one]) => (!name.startsWith("$") || name.startsWith("$$")) && isForm(one, levels - 1));
 	}
 	var rules_default = {
 		adopted: "tool_call_adopted",
 		again: "again",
+		approval_after: {
+			"approval_denied": "denied",
+			"approval_edited": "pending",
+			"approval_escalated": "pending",
+			"approval_expired": "expired",
+			"approval_received": "approved",
+			"approval_requested": "pending",
+			"approval_revoked": "pending",
+			"approval_stale": "stale",
+			"approval_voted": "pending",
+			"tool_call_canceled": "canceled",
+			"tool_call_released": "approved",
+			"tool_call_started": "consumed"
+		},
 		effect_types: [
 			"approval_denied",
 			"approval_edited",
@@ -142,6 +159,324 @@ var verifier = (function(exports) {
 			"tool_call_late",
 			"tool_call_released"
 		],
+		facts_of_sheets: {
+			"credential_given": "credential",
+			"credential_revoked": "credential",
+			"delegation_ended": "delegation",
+			"delegation_given": "delegation",
+			"effects_let_go": "stop",
+			"effects_stopped": "stop",
+			"grant_ended": "grant",
+			"invitation_ended": "person",
+			"passkey_added": "person",
+			"passkey_removed": "person",
+			"person_disallowed": "person",
+			"person_invited": "person",
+			"person_revoked": "person",
+			"person_signed_in": "person",
+			"person_signed_out": "person",
+			"policy_applied": "policy",
+			"provider_changed": "provider"
+		},
+		folds: {
+			"µ": "μ",
+			"ß": "ss",
+			"ŉ": "ʼn",
+			"ſ": "s",
+			"ǰ": "ǰ",
+			"ͅ": "ι",
+			"ΐ": "ΐ",
+			"ΰ": "ΰ",
+			"ς": "σ",
+			"ϐ": "β",
+			"ϑ": "θ",
+			"ϕ": "φ",
+			"ϖ": "π",
+			"ϰ": "κ",
+			"ϱ": "ρ",
+			"ϵ": "ε",
+			"և": "եւ",
+			"Ꭰ": "Ꭰ",
+			"Ꭱ": "Ꭱ",
+			"Ꭲ": "Ꭲ",
+			"Ꭳ": "Ꭳ",
+			"Ꭴ": "Ꭴ",
+			"Ꭵ": "Ꭵ",
+			"Ꭶ": "Ꭶ",
+			"Ꭷ": "Ꭷ",
+			"Ꭸ": "Ꭸ",
+			"Ꭹ": "Ꭹ",
+			"Ꭺ": "Ꭺ",
+			"Ꭻ": "Ꭻ",
+			"Ꭼ": "Ꭼ",
+			"Ꭽ": "Ꭽ",
+			"Ꭾ": "Ꭾ",
+			"Ꭿ": "Ꭿ",
+			"Ꮀ": "Ꮀ",
+			"Ꮁ": "Ꮁ",
+			"Ꮂ": "Ꮂ",
+			"Ꮃ": "Ꮃ",
+			"Ꮄ": "Ꮄ",
+			"Ꮅ": "Ꮅ",
+			"Ꮆ": "Ꮆ",
+			"Ꮇ": "Ꮇ",
+			"Ꮈ": "Ꮈ",
+			"Ꮉ": "Ꮉ",
+			"Ꮊ": "Ꮊ",
+			"Ꮋ": "Ꮋ",
+			"Ꮌ": "Ꮌ",
+			"Ꮍ": "Ꮍ",
+			"Ꮎ": "Ꮎ",
+			"Ꮏ": "Ꮏ",
+			"Ꮐ": "Ꮐ",
+			"Ꮑ": "Ꮑ",
+			"Ꮒ": "Ꮒ",
+			"Ꮓ": "Ꮓ",
+			"Ꮔ": "Ꮔ",
+			"Ꮕ": "Ꮕ",
+			"Ꮖ": "Ꮖ",
+			"Ꮗ": "Ꮗ",
+			"Ꮘ": "Ꮘ",
+			"Ꮙ": "Ꮙ",
+			"Ꮚ": "Ꮚ",
+			"Ꮛ": "Ꮛ",
+			"Ꮜ": "Ꮜ",
+			"Ꮝ": "Ꮝ",
+			"Ꮞ": "Ꮞ",
+			"Ꮟ": "Ꮟ",
+			"Ꮠ": "Ꮠ",
+			"Ꮡ": "Ꮡ",
+			"Ꮢ": "Ꮢ",
+			"Ꮣ": "Ꮣ",
+			"Ꮤ": "Ꮤ",
+			"Ꮥ": "Ꮥ",
+			"Ꮦ": "Ꮦ",
+			"Ꮧ": "Ꮧ",
+			"Ꮨ": "Ꮨ",
+			"Ꮩ": "Ꮩ",
+			"Ꮪ": "Ꮪ",
+			"Ꮫ": "Ꮫ",
+			"Ꮬ": "Ꮬ",
+			"Ꮭ": "Ꮭ",
+			"Ꮮ": "Ꮮ",
+			"Ꮯ": "Ꮯ",
+			"Ꮰ": "Ꮰ",
+			"Ꮱ": "Ꮱ",
+			"Ꮲ": "Ꮲ",
+			"Ꮳ": "Ꮳ",
+			"Ꮴ": "Ꮴ",
+			"Ꮵ": "Ꮵ",
+			"Ꮶ": "Ꮶ",
+			"Ꮷ": "Ꮷ",
+			"Ꮸ": "Ꮸ",
+			"Ꮹ": "Ꮹ",
+			"Ꮺ": "Ꮺ",
+			"Ꮻ": "Ꮻ",
+			"Ꮼ": "Ꮼ",
+			"Ꮽ": "Ꮽ",
+			"Ꮾ": "Ꮾ",
+			"Ꮿ": "Ꮿ",
+			"Ᏸ": "Ᏸ",
+			"Ᏹ": "Ᏹ",
+			"Ᏺ": "Ᏺ",
+			"Ᏻ": "Ᏻ",
+			"Ᏼ": "Ᏼ",
+			"Ᏽ": "Ᏽ",
+			"ᏸ": "Ᏸ",
+			"ᏹ": "Ᏹ",
+			"ᏺ": "Ᏺ",
+			"ᏻ": "Ᏻ",
+			"ᏼ": "Ᏼ",
+			"ᏽ": "Ᏽ",
+			"ᲀ": "в",
+			"ᲁ": "д",
+			"ᲂ": "о",
+			"ᲃ": "с",
+			"ᲄ": "т",
+			"ᲅ": "т",
+			"ᲆ": "ъ",
+			"ᲇ": "ѣ",
+			"ᲈ": "ꙋ",
+			"ẖ": "ẖ",
+			"ẗ": "ẗ",
+			"ẘ": "ẘ",
+			"ẙ": "ẙ",
+			"ẚ": "aʾ",
+			"ẛ": "ṡ",
+			"ẞ": "ss",
+			"ὐ": "ὐ",
+			"ὒ": "ὒ",
+			"ὔ": "ὔ",
+			"ὖ": "ὖ",
+			"ᾀ": "ἀι",
+			"ᾁ": "ἁι",
+			"ᾂ": "ἂι",
+			"ᾃ": "ἃι",
+			"ᾄ": "ἄι",
+			"ᾅ": "ἅι",
+			"ᾆ": "ἆι",
+			"ᾇ": "ἇι",
+			"ᾈ": "ἀι",
+			"ᾉ": "ἁι",
+			"ᾊ": "ἂι",
+			"ᾋ": "ἃι",
+			"ᾌ": "ἄι",
+			"ᾍ": "ἅι",
+			"ᾎ": "ἆι",
+			"ᾏ": "ἇι",
+			"ᾐ": "ἠι",
+			"ᾑ": "ἡι",
+			"ᾒ": "ἢι",
+			"ᾓ": "ἣι",
+			"ᾔ": "ἤι",
+			"ᾕ": "ἥι",
+			"ᾖ": "ἦι",
+			"ᾗ": "ἧι",
+			"ᾘ": "ἠι",
+			"ᾙ": "ἡι",
+			"ᾚ": "ἢι",
+			"ᾛ": "ἣι",
+			"ᾜ": "ἤι",
+			"ᾝ": "ἥι",
+			"ᾞ": "ἦι",
+			"ᾟ": "ἧι",
+			"ᾠ": "ὠι",
+			"ᾡ": "ὡι",
+			"ᾢ": "ὢι",
+			"ᾣ": "ὣι",
+			"ᾤ": "ὤι",
+			"ᾥ": "ὥι",
+			"ᾦ": "ὦι",
+			"ᾧ": "ὧι",
+			"ᾨ": "ὠι",
+			"ᾩ": "ὡι",
+			"ᾪ": "ὢι",
+			"ᾫ": "ὣι",
+			"ᾬ": "ὤι",
+			"ᾭ": "ὥι",
+			"ᾮ": "ὦι",
+			"ᾯ": "ὧι",
+			"ᾲ": "ὰι",
+			"ᾳ": "αι",
+			"ᾴ": "άι",
+			"ᾶ": "ᾶ",
+			"ᾷ": "ᾶι",
+			"ᾼ": "αι",
+			"ι": "ι",
+			"ῂ": "ὴι",
+			"ῃ": "ηι",
+			"ῄ": "ήι",
+			"ῆ": "ῆ",
+			"ῇ": "ῆι",
+			"ῌ": "ηι",
+			"ῒ": "ῒ",
+			"ΐ": "ΐ",
+			"ῖ": "ῖ",
+			"ῗ": "ῗ",
+			"ῢ": "ῢ",
+			"ΰ": "ΰ",
+			"ῤ": "ῤ",
+			"ῦ": "ῦ",
+			"ῧ": "ῧ",
+			"ῲ": "ὼι",
+			"ῳ": "ωι",
+			"ῴ": "ώι",
+			"ῶ": "ῶ",
+			"ῷ": "ῶι",
+			"ῼ": "ωι",
+			"ꭰ": "Ꭰ",
+			"ꭱ": "Ꭱ",
+			"ꭲ": "Ꭲ",
+			"ꭳ": "Ꭳ",
+			"ꭴ": "Ꭴ",
+			"ꭵ": "Ꭵ",
+			"ꭶ": "Ꭶ",
+			"ꭷ": "Ꭷ",
+			"ꭸ": "Ꭸ",
+			"ꭹ": "Ꭹ",
+			"ꭺ": "Ꭺ",
+			"ꭻ": "Ꭻ",
+			"ꭼ": "Ꭼ",
+			"ꭽ": "Ꭽ",
+			"ꭾ": "Ꭾ",
+			"ꭿ": "Ꭿ",
+			"ꮀ": "Ꮀ",
+			"ꮁ": "Ꮁ",
+			"ꮂ": "Ꮂ",
+			"ꮃ": "Ꮃ",
+			"ꮄ": "Ꮄ",
+			"ꮅ": "Ꮅ",
+			"ꮆ": "Ꮆ",
+			"ꮇ": "Ꮇ",
+			"ꮈ": "Ꮈ",
+			"ꮉ": "Ꮉ",
+			"ꮊ": "Ꮊ",
+			"ꮋ": "Ꮋ",
+			"ꮌ": "Ꮌ",
+			"ꮍ": "Ꮍ",
+			"ꮎ": "Ꮎ",
+			"ꮏ": "Ꮏ",
+			"ꮐ": "Ꮐ",
+			"ꮑ": "Ꮑ",
+			"ꮒ": "Ꮒ",
+			"ꮓ": "Ꮓ",
+			"ꮔ": "Ꮔ",
+			"ꮕ": "Ꮕ",
+			"ꮖ": "Ꮖ",
+			"ꮗ": "Ꮗ",
+			"ꮘ": "Ꮘ",
+			"ꮙ": "Ꮙ",
+			"ꮚ": "Ꮚ",
+			"ꮛ": "Ꮛ",
+			"ꮜ": "Ꮜ",
+			"ꮝ": "Ꮝ",
+			"ꮞ": "Ꮞ",
+			"ꮟ": "Ꮟ",
+			"ꮠ": "Ꮠ",
+			"ꮡ": "Ꮡ",
+			"ꮢ": "Ꮢ",
+			"ꮣ": "Ꮣ",
+			"ꮤ": "Ꮤ",
+			"ꮥ": "Ꮥ",
+			"ꮦ": "Ꮦ",
+			"ꮧ": "Ꮧ",
+			"ꮨ": "Ꮨ",
+			"ꮩ": "Ꮩ",
+			"ꮪ": "Ꮪ",
+			"ꮫ": "Ꮫ",
+			"ꮬ": "Ꮬ",
+			"ꮭ": "Ꮭ",
+			"ꮮ": "Ꮮ",
+			"ꮯ": "Ꮯ",
+			"ꮰ": "Ꮰ",
+			"ꮱ": "Ꮱ",
+			"ꮲ": "Ꮲ",
+			"ꮳ": "Ꮳ",
+			"ꮴ": "Ꮴ",
+			"ꮵ": "Ꮵ",
+			"ꮶ": "Ꮶ",
+			"ꮷ": "Ꮷ",
+			"ꮸ": "Ꮸ",
+			"ꮹ": "Ꮹ",
+			"ꮺ": "Ꮺ",
+			"ꮻ": "Ꮻ",
+			"ꮼ": "Ꮼ",
+			"ꮽ": "Ꮽ",
+			"ꮾ": "Ꮾ",
+			"ꮿ": "Ꮿ",
+			"ﬀ": "ff",
+			"ﬁ": "fi",
+			"ﬂ": "fl",
+			"ﬃ": "ffi",
+			"ﬄ": "ffl",
+			"ﬅ": "st",
+			"ﬆ": "st",
+			"ﬓ": "մն",
+			"ﬔ": "մե",
+			"ﬕ": "մի",
+			"ﬖ": "վն",
+			"ﬗ": "մխ"
+		},
 		harmless: ["none", "read"],
 		journal_members: {
 			"journal_heartbeat": [],
@@ -158,6 +493,7 @@ var verifier = (function(exports) {
 		},
 		late: "tool_call_late",
 		late_names: ["late_error", "late_result"],
+		longest_max_age: 2592e9,
 		may_be_told: [
 			"",
 			"?",
@@ -609,6 +945,351 @@ var verifier = (function(exports) {
 			"run_started": "active",
 			"run_taken_back": "blocked"
 		},
+		scopes: [
+			"agent",
+			"approver",
+			"auditor",
+			"admin"
+		],
+		scopes_of_people: [
+			"approver",
+			"auditor",
+			"admin"
+		],
+		sheets: {
+			"approval": { "members": {
+				"args_seq": "number",
+				"asked_at": "time",
+				"attempt": { "any": ["number", { "is": null }] },
+				"digest": "text",
+				"editors": { "list": "text" },
+				"effect": "text",
+				"escalated": "number",
+				"expires_at": "time",
+				"for_run": "text",
+				"grant": { "any": ["text", { "is": null }] },
+				"id": "text",
+				"naming": { "members": {
+					"added": "text",
+					"call": { "list": "text" },
+					"derived_from": { "list": "text" },
+					"environment": "text",
+					"fields": { "any": [{ "list": "text" }, { "is": null }] },
+					"is_fixed": "truth",
+					"varies": { "list": "text" }
+				} },
+				"place": { "list": "text" },
+				"policy": "text",
+				"principal": { "any": ["text", { "is": null }] },
+				"question": { "members": {
+					"escalations": { "list": { "members": {
+						"after": "number",
+						"notify": { "list": "text" },
+						"people": { "list": { "members": {
+							"key": { "any": ["base64", { "is": null }] },
+							"name": "text",
+							"roles": { "list": "text" }
+						} } }
+					} } },
+					"expires": "number",
+					"is_sole_approver": "truth",
+					"may_edit": "truth",
+					"needs": { "list": { "members": {
+						"count": "number",
+						"role": { "any": ["text", { "is": null }] }
+					} } },
+					"needs_signature": "truth",
+					"notify": { "list": "text" },
+					"people": { "any": [{ "list": { "members": {
+						"key": { "any": ["base64", { "is": null }] },
+						"name": "text",
+						"roles": { "list": "text" }
+					} } }, { "is": null }] },
+					"rule": "text"
+				} },
+				"replaces": { "any": ["text", { "is": null }] },
+				"requester": { "members": {
+					"id": "text",
+					"kind": "text",
+					"via": "text"
+				} },
+				"run": "text",
+				"schema": "text",
+				"side_effect": "text",
+				"status": { "any": [
+					{ "is": "pending" },
+					{ "is": "approved" },
+					{ "is": "denied" },
+					{ "is": "expired" },
+					{ "is": "canceled" },
+					{ "is": "stale" },
+					{ "is": "consumed" }
+				] },
+				"tool": "text",
+				"v": { "is": 1 },
+				"version": "number",
+				"votes": { "list": { "members": {
+					"at": "time",
+					"by": "text",
+					"credential": { "any": ["text", { "is": null }] },
+					"delegated_with": { "any": ["text", { "is": null }] },
+					"is_approval": "truth",
+					"is_by_editor": "truth",
+					"on_behalf_of": { "any": ["text", { "is": null }] },
+					"signature": { "any": ["base64", { "is": null }] },
+					"via": "text"
+				} } }
+			} },
+			"checkpoint": { "members": {
+				"at": "number",
+				"created_at": "time",
+				"has_state": "truth",
+				"reason": { "any": [
+					{ "is": "interruption" },
+					{ "is": "failure" },
+					{ "is": "approval_requested" },
+					{ "is": "explicit_handoff" },
+					{ "is": "periodic_safety" },
+					{ "is": "risky_boundary" },
+					{ "is": "manual" }
+				] },
+				"run": "text",
+				"suggested": { "any": ["text", { "is": null }] },
+				"v": { "is": 1 }
+			} },
+			"credential": { "members": {
+				"created_at": "time",
+				"expires_at": { "any": ["time", { "is": null }] },
+				"given_by": "text",
+				"hash": "text",
+				"id": "text",
+				"is_revoked": "truth",
+				"kind": "text",
+				"name": "text",
+				"principal": { "any": ["text", { "is": null }] },
+				"scopes": { "list": "text" },
+				"v": { "is": 1 },
+				"version": "number"
+			} },
+			"delegation": { "members": {
+				"credential": { "any": ["text", { "is": null }] },
+				"giver": "text",
+				"id": "text",
+				"is_ended": "truth",
+				"to": "text",
+				"until": "time",
+				"v": { "is": 1 },
+				"version": "number"
+			} },
+			"grant": { "members": {
+				"approval": "text",
+				"before": { "any": [{ "list": { "any": ["text", "number"] } }, { "is": null }] },
+				"credential": { "any": ["text", { "is": null }] },
+				"delegated_with": { "any": ["text", { "is": null }] },
+				"given_by": "text",
+				"id": "text",
+				"is_ended": "truth",
+				"on_behalf_of": { "any": ["text", { "is": null }] },
+				"pin": { "any": [{ "list": "text" }, { "is": null }] },
+				"pinned": "text",
+				"policy": "text",
+				"rule": "text",
+				"schema": "text",
+				"tool": "text",
+				"until": "time",
+				"uses_left": "number",
+				"v": { "is": 1 },
+				"version": "number"
+			} },
+			"person": { "any": [{ "members": {
+				"created_at": "time",
+				"id": "text",
+				"invitation": { "any": [{ "members": {
+					"by": "text",
+					"expires_at": "time",
+					"hash": "text",
+					"id": "text"
+				} }, { "is": null }] },
+				"is_revoked": "truth",
+				"name": "text",
+				"passkeys": { "list": { "members": {
+					"created_at": "time",
+					"credential": "text",
+					"name": "text",
+					"public_key": "text",
+					"sign_count": "number",
+					"used_at": { "any": ["time", { "is": null }] }
+				} } },
+				"scopes": { "list": "text" },
+				"sessions": { "list": { "members": {
+					"created_at": "time",
+					"expires_at": "time",
+					"hash": "text",
+					"id": "text",
+					"via": { "any": [
+						{ "is": "link" },
+						{ "is": "passkey" },
+						{ "is": "oidc" }
+					] }
+				} } },
+				"v": { "is": 1 },
+				"version": "number",
+				"vouched": { "any": [{ "members": {
+					"at": "time",
+					"issuer": "text",
+					"said": { "list": { "members": {
+						"claim": "text",
+						"value": "text"
+					} } },
+					"subject": "text"
+				} }, { "is": null }] }
+			} }, { "members": {
+				"created_at": "time",
+				"id": "text",
+				"invitation": { "any": [{ "members": {
+					"by": "text",
+					"expires_at": "time",
+					"hash": "text",
+					"id": "text"
+				} }, { "is": null }] },
+				"is_revoked": "truth",
+				"issuer": { "any": [
+					"text",
+					{ "members": {
+						"issuer": "text",
+						"subject": "text"
+					} },
+					{ "is": null }
+				] },
+				"name": "text",
+				"passkeys": { "list": { "members": {
+					"created_at": "time",
+					"credential": "text",
+					"name": "text",
+					"public_key": "text",
+					"sign_count": "number",
+					"used_at": { "any": ["time", { "is": null }] }
+				} } },
+				"scopes": { "list": "text" },
+				"sessions": { "list": { "members": {
+					"created_at": "time",
+					"expires_at": "time",
+					"hash": "text",
+					"id": "text",
+					"via": { "any": [
+						{ "is": "link" },
+						{ "is": "passkey" },
+						{ "is": "oidc" }
+					] }
+				} } },
+				"v": { "is": 1 },
+				"version": "number"
+			} }] },
+			"policy": { "members": {
+				"content": "object",
+				"version": "text"
+			} },
+			"provider": { "members": {
+				"allowed": { "list": { "members": {
+					"claim": "text",
+					"scope": { "any": [
+						{ "is": "approver" },
+						{ "is": "auditor" },
+						{ "is": "admin" }
+					] },
+					"value": "text"
+				} } },
+				"id": { "is": "current" },
+				"issuer": { "any": ["text", { "is": null }] },
+				"max_age": "number",
+				"v": { "is": 1 },
+				"version": "number"
+			} },
+			"run": { "any": [{ "members": {
+				"agent": "text",
+				"allowed_tools": { "any": [{ "list": "text" }, { "is": null }] },
+				"checkpointing": { "members": {
+					"before_risky": "truth",
+					"every": { "any": ["number", { "is": null }] },
+					"every_progress": { "any": ["number", { "is": null }] }
+				} },
+				"created_at": "time",
+				"fork": { "any": [{ "members": {
+					"at": "number",
+					"is_dry": "truth",
+					"run": "text"
+				} }, { "is": null }] },
+				"intent": "text",
+				"parent": { "any": ["text", { "is": null }] },
+				"parent_event": { "any": ["text", { "is": null }] },
+				"permissions": "object",
+				"runtime": "text",
+				"status": { "any": [
+					{ "is": "active" },
+					{ "is": "blocked" },
+					{ "is": "completed" },
+					{ "is": "failed" },
+					{ "is": "manual_review_required" },
+					{ "is": "canceled" },
+					{ "is": "handed_over" }
+				] },
+				"updated_at": "time",
+				"v": { "is": 1 }
+			} }, { "members": {
+				"agent": "text",
+				"allowed_tools": { "any": [{ "list": "text" }, { "is": null }] },
+				"checkpointing": { "members": {
+					"before_risky": "truth",
+					"every": { "any": ["number", { "is": null }] },
+					"every_progress": { "any": ["number", { "is": null }] }
+				} },
+				"created_at": "time",
+				"fork": { "any": [{ "members": {
+					"at": "number",
+					"is_dry": "truth",
+					"run": "text"
+				} }, { "is": null }] },
+				"handover": { "members": {
+					"to": "text",
+					"until": "time"
+				} },
+				"intent": "text",
+				"parent": { "any": ["text", { "is": null }] },
+				"parent_event": { "any": ["text", { "is": null }] },
+				"permissions": "object",
+				"runtime": "text",
+				"status": { "any": [
+					{ "is": "active" },
+					{ "is": "blocked" },
+					{ "is": "completed" },
+					{ "is": "failed" },
+					{ "is": "manual_review_required" },
+					{ "is": "canceled" },
+					{ "is": "handed_over" }
+				] },
+				"updated_at": "time",
+				"v": { "is": 1 }
+			} }] },
+			"stop": { "members": {
+				"at": "time",
+				"by": "text",
+				"id": { "is": "effects" },
+				"is_in_force": "truth",
+				"reason": "text",
+				"v": { "is": 1 },
+				"version": "number"
+			} },
+			"verdict": { "members": {
+				"decision": { "any": [
+					{ "is": "refuse" },
+					{ "is": "ask" },
+					{ "is": "allow" }
+				] },
+				"policy": "text",
+				"rule": "text",
+				"why": "text"
+			} }
+		},
 		side_effects: [
 			"none",
 			"read",
@@ -618,6 +1299,60 @@ var verifier = (function(exports) {
 			"notification",
 			"delegation"
 		],
+		twins: {
+			"ı": "i",
+			"ɑ": "a",
+			"ɡ": "g",
+			"ʟ": "l",
+			"α": "a",
+			"β": "b",
+			"γ": "y",
+			"ε": "e",
+			"ζ": "z",
+			"η": "h",
+			"ι": "i",
+			"κ": "k",
+			"μ": "m",
+			"ν": "n",
+			"ο": "o",
+			"ρ": "p",
+			"τ": "t",
+			"υ": "y",
+			"χ": "x",
+			"ω": "w",
+			"ϲ": "c",
+			"ϳ": "j",
+			"а": "a",
+			"в": "b",
+			"е": "e",
+			"к": "k",
+			"м": "m",
+			"н": "h",
+			"о": "o",
+			"р": "p",
+			"с": "c",
+			"т": "t",
+			"у": "y",
+			"х": "x",
+			"ѕ": "s",
+			"і": "i",
+			"ј": "j",
+			"ғ": "f",
+			"ү": "y",
+			"һ": "h",
+			"ӏ": "l",
+			"ԁ": "d",
+			"ԍ": "g",
+			"ԛ": "q",
+			"ԝ": "w",
+			"զ": "q",
+			"հ": "h",
+			"յ": "j",
+			"ո": "n",
+			"ս": "u",
+			"ց": "g",
+			"օ": "o"
+		},
 		types_by_hand: [
 			"approval_received",
 			"approval_requested",
@@ -665,9 +1400,9 @@ var verifier = (function(exports) {
 	function readBody(entry) {
 		const text = textOf(entry);
 		const content = text === null ? null : readCanonical(text)?.value;
-		if (text === null || !isObject(content) || !isPlain(content) || !isShared(content)) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
-		const members = Object.keys(content).sort().join();
-		if (!(members === FACT ? isObject(content.facts) : members === EFFECT && isAboutEffect(content))) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
+		const members = isObject(content) ? Object.keys(content).sort().join() : "";
+		const isFact = members === FACT;
+		if (!(isObject(content) && (isFact || members === EFFECT) && isShared(content) && (isFact ? isObject(content.facts) && isClear(content.facts, 64) && isPlain(content.facts) : isAboutEffect(content)))) throw new Caught("it is no event of version 1: a member is unknown, missing, or not written canonically");
 		return content;
 	}
 	function isObject(value) {
@@ -678,6 +1413,12 @@ var verifier = (function(exports) {
 		if (typeof value === "number") return Number.isSafeInteger(value);
 		if (typeof value !== "object" || value === null) return true;
 		return Object.values(value).every(isPlain);
+	}
+	/** No name begins as tags do, which stand for what JSON cannot say, and nothing is nested too deep. */
+	function isClear(value, levels) {
+		if (typeof value !== "object" || value === null) return true;
+		if (levels === 0 || isObject(value) && Object.keys(value).some((name) => name.startsWith("$"))) return false;
+		return Object.values(value).every((part) => isClear(part, levels - 1));
 	}
 	var isText = (value, form) => typeof value === "string" && form.test(value);
 	var isCount$1 = (value) => Number.isSafeInteger(value) && value >= 0;
@@ -699,14 +1440,17 @@ var verifier = (function(exports) {
 		"denied",
 		"canceled"
 	];
-	var NOT_ASKED = "";
-	var UNKNOWN$1 = "?";
+	var ABOUT_PERMISSION = [
+		"approval",
+		"grant",
+		"policy"
+	];
 	var NOTHING = "0".repeat(64);
 	var PLACES = Object.keys(MOVES$1).map((place) => place.split("|"));
 	var STATUSES = new Set(PLACES.map(([, , after]) => after));
 	var WORDS = /* @__PURE__ */ new Set([...PLACES.map(([, type, after]) => `${type}|${after}`), ...[...STATUSES].map((status) => `${rules_default.late}|${status}`)]);
 	var OPENINGS = PLACES.filter(([before]) => before === "").map((place) => MOVES$1[place.join("|")]);
-	var namesIn = (body) => Object.keys(body.commits).sort();
+	var namesIn$1 = (body) => Object.keys(body.commits).sort();
 	/** Says whether an event of this move may commit to these values; of approval and grant, where either may be, only to one. */
 	function mayCommit({ always, sometimes }, names) {
 		const more = names.filter((name) => !always.includes(name));
@@ -724,12 +1468,18 @@ var verifier = (function(exports) {
 			this.log = log;
 			this.isWhole = isWhole;
 		}
-		/** Checks one event against everything before it; gives how many gaps its run has. */
+		/** Checks one event against everything before it; gives how many gaps its run has, and how its effect stood if it tells of a permission. */
 		follow(body, hash) {
 			const gaps = this.#chain(body, hash);
-			if (isEffect(body)) this.#move(body, gaps);
-			else if (rules_default.effect_types.includes(body.type) || "approval" in body.commits) throw new Caught(`${body.type} names its effect, and this one does not`);
-			return gaps;
+			if (isEffect(body)) return {
+				gaps,
+				before: this.#move(body, gaps)
+			};
+			if (rules_default.effect_types.includes(body.type) || "approval" in body.commits) throw new Caught(`${body.type} names its effect, and this one does not`);
+			return {
+				gaps,
+				before: null
+			};
 		}
 		#chain({ log, run, seq, prev }, hash) {
 			const end = this.runs.get(run) ?? {
@@ -752,7 +1502,7 @@ var verifier = (function(exports) {
 		}
 		#move(body, gaps) {
 			const { effect, type, status, attempt } = body;
-			const names = namesIn(body);
+			const names = namesIn$1(body);
 			const life = this.#effects.get(effect) ?? {
 				body,
 				status: "",
@@ -761,10 +1511,12 @@ var verifier = (function(exports) {
 			};
 			if (this.isWhole || life.status !== "" && life.gaps === gaps || OPENINGS.some((move) => mayCommit(move, names))) checkMove(life, body, names);
 			else if (!WORDS.has(`${type}|${status}`) || names.includes("approval") && !(type in QUESTIONS)) throw new Caught(`no ${type} leads to ${status}`);
-			else this.#questions.set(effect, UNKNOWN$1);
-			const after = nextQuestion(this.#questions.get(effect) ?? NOT_ASKED, type, names, life.status);
+			else this.#questions.set(effect, "?");
+			const isAbout = this.#questions.has(effect) || names.some((name) => ABOUT_PERMISSION.includes(name));
+			const question = this.#questions.get(effect) ?? "";
+			const after = nextQuestion(question, type, names, life.status);
 			if (after === null) throw new Caught(`${type} does not fit the approval of its effect`);
-			if (after !== NOT_ASKED) this.#questions.set(effect, after);
+			if (after !== "") this.#questions.set(effect, after);
 			for (const name of [
 				"run",
 				"tool",
@@ -777,6 +1529,10 @@ var verifier = (function(exports) {
 				attempt,
 				gaps
 			});
+			return isAbout ? {
+				status: life.status,
+				question
+			} : null;
 		}
 	};
 	function checkMove(life, { type, status, attempt, on_crash, side_effect }, names) {
@@ -796,15 +1552,15 @@ var verifier = (function(exports) {
 		if (names.includes("approval")) {
 			if (type === "tool_call_started" && question === "used" && status !== "ready") return "used";
 			const [befores, after] = QUESTIONS[type];
-			return befores.includes(question) || question === UNKNOWN$1 ? after : null;
+			return befores.includes(question) || question === "?" ? after : null;
 		}
-		if (question === UNKNOWN$1) return UNKNOWN$1;
+		if (question === "?") return "?";
 		if (type === "tool_call_started") {
 			if (names.includes("grant") && !OPEN.includes(question)) return "over";
-			return question === NOT_ASKED ? NOT_ASKED : null;
+			return question === "" ? "" : null;
 		}
 		if (type === "tool_call_canceled") return OPEN.includes(question) ? null : question;
-		return type === "approval_viewed" && question === NOT_ASKED ? null : question;
+		return type === "approval_viewed" && question === "" ? null : question;
 	}
 	// src/record/merkle.ts
 	/** The tree of RFC 6962, grown leaf by leaf: what is kept is one hash per full subtree, so memory stays small. */
@@ -901,99 +1657,139 @@ var verifier = (function(exports) {
 			if (attempt > 0 || status === "denied" || status === "canceled") this.#waiting.delete(effect);
 		}
 	};
-	// src/record/runs.ts
-	/** The lives of runs as a journal tells them: begun, driven by one after the other, saved, and over when over. */
-	var FORMS = rules_default.run_forms;
-	var MOVES = rules_default.run_moves;
-	var STATUS_AFTER = rules_default.run_status_after;
-	var BY_HAND = "";
-	var UNKNOWN = "?";
-	var INTERRUPTED = "interruption_detected";
+	// src/record/identity.ts
+	/** What a call's key and digest are made of, computed here: nobody has to believe which fields made two calls the same. */
+	async function hashed$1(tag, ...parts) {
+		const pieces = [utf8(tag), Uint8Array.of(0)];
+		for (const part of parts) {
+			const raw = typeof part === "string" ? utf8(part) : part;
+			const size = /* @__PURE__ */ new Uint8Array(4);
+			new DataView(size.buffer).setUint32(0, raw.length);
+			pieces.push(size, raw);
+		}
+		return toHex(await sha256(concat(...pieces)));
+	}
+	// src/record/names.ts
+	/** People's names: when two of them are one person's, and when one could be taken for another (docs/reference/permissions.md). */
+	var FOLDS = rules_default.folds;
+	var TWINS = rules_default.twins;
+	var DRAWS_NOTHING = /[\p{Cc}\p{Cf}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8\u{e0000}-\u{e0fff}]/gu;
+	var SEEN = /[^\p{C}\p{Z}\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\u{e0100}-\u{e01ef}]/u;
+	var MOST_LETTERS = 500;
+	/** Says whether a text can name an actor, a person or a credential. */
+	function isName(text) {
+		return SEEN.test(text) && [...text].length <= MOST_LETTERS && !text.includes("\0");
+	}
+	function folded(name) {
+		const drawn = name.replace(DRAWS_NOTHING, "").normalize("NFKC");
+		const plain = Array.from(drawn, (letter) => FOLDS[letter] ?? letter.toLowerCase()).join("").normalize("NFKC").split(/\p{Z}+/u).filter(Boolean).join(" ");
+		return plain === name ? plain : folded(plain);
+	}
+	var shapeOf = (name) => Array.from(folded(name), (letter) => TWINS[letter] ?? letter).join("");
+	/** Case, width, composition and what nobody sees do not make two people of one. */
+	var samePerson = (one, other) => folded(one) === folded(other);
+	/** This takes rights away and gives none: a name that only looks like another one is not that person's. */
+	var looksLike = (one, other) => shapeOf(one) === shapeOf(other);
+	// src/record/sheets.ts
+	/** Reads what events commit to, exactly: approvals, grants, people, runs, checkpoints, verdicts (docs/reference/permissions.md). */
+	var SHAPES = rules_default.sheets;
+	var MOST_NEEDED = 100;
+	var KINDS = [
+		"agent",
+		"person",
+		"system"
+	];
+	var VIAS = [
+		"process",
+		"api_key",
+		"passkey",
+		"signature",
+		"link",
+		"oidc"
+	];
+	var AMOUNT = /^-?[0-9]+(?:\.[0-9]+)?(?:E[+-][0-9]+)?$/;
+	/** Says whether a value has a shape: a kind, a value, or, made of shapes, a choice, a list or an object. */
 	function fits(value, shape) {
 		if (shape === "text") return typeof value === "string";
-		if (shape === "number") return typeof value === "number";
+		if (shape === "time") return typeof value === "string" && INSTANT.test(value);
+		if (shape === "base64") return isBase64(value);
+		if (shape === "number") return Number.isSafeInteger(value);
 		if (shape === "truth") return typeof value === "boolean";
-		if (typeof shape === "string") return isObject(value);
-		return "any" in shape ? shape.any.some((one) => fits(value, one)) : value === shape.is;
+		if (typeof shape === "string") return isObject(value) && !isTagged(value);
+		if ("any" in shape) return shape.any.some((one) => fits(value, one));
+		if ("list" in shape) return Array.isArray(value) && value.every((one) => fits(one, shape.list));
+		if ("is" in shape) return value === shape.is;
+		const names = Object.keys(shape.members);
+		return isObject(value) && Object.keys(value).length === names.length && names.every((name) => Object.hasOwn(value, name) && fits(value[name], shape.members[name]));
 	}
-	var isByTheLedger = ({ type, facts }) => type !== BY_HAND && type in FORMS && (type !== INTERRUPTED || "fence" in facts);
-	var isByHand = ({ type, facts }) => !(type === "policy_checked" && "decision" in facts) && (rules_default.types_by_hand.includes(type) || type.includes("."));
-	/** Follows what is told of runs, each in its order; throws `Caught` at the first that the rules do not allow. */
-	var RunLives = class {
-		isWhole;
-		#courses = /* @__PURE__ */ new Map();
-		constructor(isWhole) {
-			this.isWhole = isWhole;
+	function isBase64(value) {
+		try {
+			strictBase64(value, "");
+			return true;
+		} catch {
+			return false;
 		}
-		/** Takes in an event about no effect; `gaps` counts where its run was not shown, up to here. */
-		take(fact, gaps) {
-			const isMove = isByTheLedger(fact);
-			if (!isMove && !isByHand(fact)) {
-				if ("run" in fact.commits || "checkpoint" in fact.commits) throw new Caught(`${fact.type} tells of no run, and commits to one or to a checkpoint`);
-				return;
-			}
-			checkForm(fact, isMove);
-			const course = this.#course(fact, gaps);
-			if (course.lostAt !== null && (fact.type !== "run_resumed" || fact.seq !== course.lostAt + 1)) throw new Caught("the run lost its driver, and the next event does not tell who took it over");
-			course.lostAt = null;
-			if (isMove) move(course, fact);
-			else if (!rules_default.may_be_told.includes(course.status)) throw new Caught(`something is told of a run that is ${course.status}: nothing can be added to it`);
-		}
-		#course({ run, seq, type }, gaps) {
-			const known = this.#courses.get(run);
-			if (known) {
-				if (known.gaps !== gaps) Object.assign(known, {
-					status: UNKNOWN,
-					gaps,
-					lostAt: null,
-					checkpoints: null
-				});
-				return known;
-			}
-			const course = {
-				status: this.isWhole || seq === 0 ? "" : UNKNOWN,
-				gaps,
-				fence: 0,
-				lostAt: null,
-				checkpoints: null
-			};
-			if (!this.isWhole || type === "run_started") this.#courses.set(run, course);
-			return course;
-		}
-	};
-	function checkForm(fact, isMove) {
-		const form = FORMS[isMove ? fact.type : BY_HAND];
-		const shapes = !isMove && "said_by" in fact.facts ? {
-			...form.facts,
-			said_by: "text"
-		} : form.facts;
-		if (!(Object.keys(fact.facts).sort().join() === Object.keys(shapes).sort().join()) || !Object.entries(shapes).every(([name, shape]) => fits(fact.facts[name], shape))) throw new Caught(`${fact.type} says ${Object.keys(shapes).join(", ") || "nothing"} in clear, each in its own way`);
-		const names = Object.keys(fact.commits).sort();
-		if (!form.commits.includes(names.join())) throw new Caught(`${fact.type} does not commit to (${names.join(", ")})`);
-		if (fact.facts.status === "skipped" && !names.includes("side_effect_key")) throw new Caught(`${fact.type} was skipped, and names no side effect that was told before`);
 	}
-	function move(course, fact) {
-		const { type, facts, seq } = fact;
-		const after = course.status === UNKNOWN ? STATUS_AFTER[type] ?? UNKNOWN : MOVES[`${course.status}|${type}`];
-		if (after === void 0) throw new Caught(`no ${type} follows in a run that is ${course.status || "not started"}`);
-		if ("fence" in facts) checkFence(course, type, facts.fence, seq);
-		if (type === "checkpoint_sealed") {
-			const at = facts.at;
-			if (at < 0 || at >= seq) throw new Caught("its checkpoint is of no earlier event");
-			if (course.checkpoints?.has(facts.checkpoint)) throw new Caught("it was sealed before");
-			course.checkpoints?.add(facts.checkpoint);
-		} else if (type === "run_resumed" && facts.checkpoint !== null && course.checkpoints?.has(facts.checkpoint) === false) throw new Caught("it resumes from no checkpoint of this run");
-		else if (type === "run_started") course.checkpoints = /* @__PURE__ */ new Set();
-		course.status = after;
-		if (rules_default.over.includes(after)) course.checkpoints = null;
+	function read(kind, value, isGood = () => true) {
+		const content = JSON.parse(new TextDecoder().decode(value));
+		if (!fits(content, SHAPES[kind]) || !isGood(content)) throw new Caught(`its ${kind} is none of version 1: a member is unknown, missing, or cannot be`);
+		return content;
 	}
-	/** Each driver has a higher number than all before, and the one that was lost is the newest. */
-	function checkFence(course, type, fence, seq) {
-		if (type === INTERRUPTED) {
-			if (course.fence !== 0 && course.fence !== fence) throw new Caught("it tells of another driver than the newest");
-			course.lostAt = seq;
-		} else if (fence <= course.fence) throw new Caught("its driver's number is not higher than those before");
-		course.fence = fence;
+	var readApproval = (value) => read("approval", value, isApproval);
+	var readGrant = (value) => read("grant", value, ({ before }) => before === null || before.length === 2);
+	var readDelegation = (value) => read("delegation", value, ({ giver, to }) => !samePerson(giver, to));
+	var readStop = (value) => read("stop", value);
+	var readVerdict = (value) => read("verdict", value);
+	var readPolicy = (value) => read("policy", value);
+	var readCheckpoint = (value) => read("checkpoint", value);
+	var readProvider = (value) => read("provider", value, ({ max_age }) => max_age > 0 && max_age <= rules_default.longest_max_age);
+	var readPerson = (value) => read("person", value, ({ name, scopes }) => isName(name) && areScopes(scopes, rules_default.scopes_of_people));
+	var readCredential = (value) => read("credential", value, ({ kind, name, principal, scopes }) => {
+		const isApart = kind === "agent" ? scopes.every((one) => one === "agent") : kind !== "person" || !scopes.includes("agent");
+		return isName(name) && (principal === null || isName(principal)) && areScopes(scopes, rules_default.scopes) && isApart;
+	});
+	var readRun = (value) => read("run", value, ({ checkpointing: { every, every_progress } }) => (every ?? 1) > 0 && (every_progress ?? 1) > 0);
+	/** Throws `Caught` unless this is what a call takes from budgets. */
+	function checkCharges(value) {
+		const content = JSON.parse(new TextDecoder().decode(value));
+		const isCharge = (one) => Array.isArray(one) && one.length === 4 && typeof one[0] === "string" && one.slice(1, 3).every((text) => typeof text === "string" && AMOUNT.test(text)) && Number.isSafeInteger(one[3]);
+		if (!Array.isArray(content) || !content.every(isCharge)) throw new Caught("its charges are none: each has a name, an amount, a limit and a window");
+	}
+	var areScopes = (scopes, known) => scopes.length > 0 && scopes.every((one) => known.includes(one));
+	function isApproval({ asked_at, digest, place, question, requester }) {
+		return isName(requester.id) && KINDS.includes(requester.kind) && VIAS.includes(requester.via) && place.length === 3 && /^[0-9a-f]{64}$/.test(digest) && isQuestion(question) && later(asked_at, question.expires) !== null;
+	}
+	function isQuestion({ escalations, expires, needs, people }) {
+		const isNeeded = needs.length > 0 && needs.every((need) => need.count >= 1) && needs.reduce((sum, need) => sum + need.count, 0) <= MOST_NEEDED;
+		const times = escalations.map((step) => step.after);
+		const areLater = times.every((after, step) => after > 0 && after >= (times[step - 1] ?? 0));
+		return isNeeded && expires > 0 && areLater && [people ?? [], ...escalations.map((step) => step.people)].every(areInOrder);
+	}
+	/** People stand in the order of their names, by code points, each once. */
+	function areInOrder(people) {
+		return people.every((one, at) => at === 0 || isBefore(utf8(people[at - 1].name), utf8(one.name)));
+	}
+	function isBefore(one, other) {
+		const at = one.findIndex((byte, index) => byte !== other[index]);
+		return at < 0 ? one.length < other.length : at < other.length && one[at] < other[at];
+	}
+	var DAY = 864e8;
+	/** Returns the moment so many microseconds after another, as events write it; null when no calendar has it. */
+	function later(at, microseconds) {
+		const midnight = Date.UTC(2e3, Number(at.slice(5, 7)) - 1, Number(at.slice(8, 10)));
+		const start = new Date(midnight).setUTCFullYear(Number(at.slice(0, 4)), Number(at.slice(5, 7)) - 1, Number(at.slice(8, 10)));
+		const [hours, minutes, seconds] = [
+			at.slice(11, 13),
+			at.slice(14, 16),
+			at.slice(17, 19)
+		].map(Number);
+		const within = BigInt(((hours * 60 + minutes) * 60 + seconds) * 1e6 + Number(at.slice(20, 26))) + BigInt(microseconds);
+		const days = Number(within / BigInt(DAY));
+		const rest = Number(within % BigInt(DAY));
+		const day = new Date(start + days * 864e5);
+		if (Number.isNaN(day.getTime()) || day.getUTCFullYear() > 9999) return null;
+		const pad = (number, width) => String(Math.floor(number)).padStart(width, "0");
+		return `${`${pad(day.getUTCFullYear(), 4)}-${pad(day.getUTCMonth() + 1, 2)}-${pad(day.getUTCDate(), 2)}`}T${pad(rest / 36e8, 2)}:${pad(rest / 6e7 % 60, 2)}:${pad(rest / 1e6 % 60, 2)}.${pad(rest % 1e6, 6)}Z`;
 	}
 	// src/record/curve.ts
 	/** Which public keys one person can hold: points of the large prime-order group of Ed25519, written in one way. */
@@ -1055,6 +1851,564 @@ var verifier = (function(exports) {
 	async function verifies(raw, signature, message) {
 		const key = await crypto.subtle.importKey("raw", raw, "Ed25519", false, ["verify"]);
 		return signature.length === 64 && await crypto.subtle.verify("Ed25519", key, signature, message);
+	}
+	// src/record/votes.ts
+	/** Who may decide an approval, whose votes count, and when they are enough (docs/reference/permissions.md). */
+	var namesIn = ({ by, on_behalf_of }) => on_behalf_of === null ? [by] : [by, on_behalf_of];
+	var find = (people, name) => people.find((one) => samePerson(one.name, name));
+	var isNeeded = ({ roles }, { needs }) => needs.some(({ role }) => role === null || roles.includes(role));
+	/** Names those who may decide now, those included to whom it was escalated; null lets everybody. */
+	function peopleOf({ question, escalated }) {
+		if (question.people === null) return null;
+		const people = new Map(question.people.map((one) => [one.name, one]));
+		for (const step of question.escalations.slice(0, escalated)) for (const one of step.people) people.set(one.name, one);
+		return [...people.values()];
+	}
+	/** Says why this person may not decide it, whatever its status; null if they may. */
+	async function whyNotThey(approval, vote, kind) {
+		const { question, requester, principal, editors, votes } = approval;
+		const people = peopleOf(approval);
+		if (kind !== "person") return `is decided by people, and ${vote.by} is ${kind}`;
+		const entitled = vote.on_behalf_of ?? vote.by;
+		for (const name of [vote.by, entitled]) {
+			if (looksLike(name, requester.id) || principal !== null && looksLike(name, principal)) return `was asked for by ${name}, who therefore cannot decide it`;
+			if (votes.some((earlier) => namesIn(earlier).some((one) => looksLike(name, one)))) return `was already decided by ${name}`;
+		}
+		const person = people === null ? null : find(people, entitled);
+		if (person === void 0 || person !== null && !isNeeded(person, question)) return `is not for ${entitled} to decide`;
+		if (vote.is_approval && isEditor(editors, vote) && !isSoleApprover(approval, people ?? [])) return `was edited by ${vote.by}, who therefore cannot approve it`;
+		return whyNotSigned(approval, vote, find(people ?? [], vote.by)?.key ?? null);
+	}
+	var isEditor = (editors, vote) => namesIn(vote).some((name) => editors.some((editor) => looksLike(name, editor)));
+	function isSoleApprover({ question, requester, principal }, people) {
+		const able = people.filter((one) => isNeeded(one, question) && ![requester.id, principal ?? requester.id].some((asker) => looksLike(one.name, asker)));
+		return question.is_sole_approver && able.length === 1;
+	}
+	async function whyNotSigned({ digest, question }, vote, key) {
+		if (vote.signature === null) return question.needs_signature ? `needs the signature of ${vote.by}` : null;
+		const message = concat(utf8("indelible/vote/v1\0"), fromHex(digest, 32, "its digest"), Uint8Array.of(vote.is_approval ? 1 : 0));
+		const raw = key === null ? null : fromBase64(key);
+		return raw !== null && !isWeak(raw) && await verifies(raw, fromBase64(vote.signature), message) ? null : `carries a signature that is not ${vote.by}'s over what was shown`;
+	}
+	/** Counts a vote by the rules: gives the approval after it, or says why it does not count. */
+	async function voted(approval, vote, kind) {
+		if (approval.status !== "pending") return `cannot be decided: it is ${approval.status}`;
+		if (approval.expires_at <= vote.at) return `expired at ${approval.expires_at}`;
+		const why = await whyNotThey(approval, vote, kind);
+		if (why !== null) return why;
+		const votes = [...approval.votes, {
+			...vote,
+			is_by_editor: isEditor(approval.editors, vote)
+		}];
+		const counted = {
+			...approval,
+			version: approval.version + 1,
+			votes
+		};
+		if (!vote.is_approval) return {
+			...counted,
+			status: "denied"
+		};
+		return await lacking(counted) === 0 ? {
+			...counted,
+			status: "approved"
+		} : counted;
+	}
+	/** Gives how many approvals are lacking when every vote is looked at again; each voter fills one place at most. */
+	async function lacking(approval) {
+		let counted = {
+			...approval,
+			votes: []
+		};
+		for (const vote of approval.votes) if (vote.at < approval.expires_at && await whyNotThey(counted, vote, "person") === null) counted = {
+			...counted,
+			votes: [...counted.votes, vote]
+		};
+		const people = peopleOf(approval);
+		const voters = counted.votes.filter((vote) => vote.is_approval).map((vote) => people === null ? null : find(people, vote.on_behalf_of ?? vote.by)?.roles ?? []);
+		const places = approval.question.needs.flatMap(({ count, role }) => Array(count).fill(role));
+		const filled = /* @__PURE__ */ new Map();
+		const place = (voter, tried) => places.some((role, number) => {
+			const roles = voters[voter] ?? null;
+			if (tried.has(number) || !(role === null || roles === null || roles.includes(role))) return false;
+			tried.add(number);
+			if (filled.has(number) && !place(filled.get(number), tried)) return false;
+			filled.set(number, voter);
+			return true;
+		});
+		return places.length - voters.filter((_, voter) => place(voter, /* @__PURE__ */ new Set())).length;
+	}
+	// src/record/permissions.ts
+	/** The permissions that calls ran on, as a journal tells them: verdicts, approvals, grants, delegations (docs/reference/permissions.md). */
+	var STATUS_AFTER$1 = rules_default.approval_after;
+	var FACTS_OF_SHEETS = rules_default.facts_of_sheets;
+	var VOTES = [
+		"approval_voted",
+		"approval_received",
+		"approval_denied"
+	];
+	var JUDGED = [
+		"approval_requested",
+		"approval_edited",
+		"tool_call_started"
+	];
+	var LAST = [
+		"succeeded",
+		"denied",
+		"canceled"
+	];
+	var ENCRYPTED = "{\"$encrypted\":";
+	var isSame = (one, other) => canonical(one) === canonical(other);
+	var isOver = ({ is_ended, uses_left }) => is_ended || uses_left < 1;
+	var tenantOf = (log) => unquoted(log.slice(log.indexOf("/") + 1 || log.length));
+	var unquoted = (text) => text.replace(/(?:%[0-9a-fA-F]{2})+/g, (run) => new TextDecoder().decode(Uint8Array.from(run.match(/[^%]{2}/g), (pair) => Number.parseInt(pair, 16))));
+	/** Takes in what a journal tells of permissions; throws `Caught` at the first that does not hold. */
+	var Permissions = class {
+		isWhole;
+		#asked = /* @__PURE__ */ new Map();
+		#grants = /* @__PURE__ */ new Map();
+		#delegations = [];
+		#delegated = [];
+		#unshown = /* @__PURE__ */ new Set();
+		/** `isWhole` says that every event of every run is shown. */
+		constructor(isWhole) {
+			this.isWhole = isWhole;
+		}
+		/** Takes in an event about an effect that says something of a permission. */
+		async take(event, before, shown) {
+			if (!isName(event.actor.id)) throw new Caught("its actor has no name");
+			const judged = shown.get("policy");
+			const verdict = judged ? readVerdict(judged) : null;
+			if (verdict) checkVerdict(event, before, verdict.decision);
+			const charges = shown.get("charges");
+			if (charges) checkCharges(charges);
+			const policy = verdict ? verdict.policy : "policy" in event.commits ? null : "";
+			const known = this.#known(event, before, shown);
+			if ("approval" in event.commits) await this.#takeApproval(event, known, policy, shown.get("approval"));
+			if ("grant" in event.commits) await this.#takeGrant(event, known, policy, shown.get("grant"));
+			if (LAST.includes(event.status)) this.#asked.delete(event.effect);
+		}
+		/** Gives what is known of the question about an effect, its newest arguments included. */
+		#known({ commits, effect, seq }, { question }, shown) {
+			let known = this.#asked.get(effect);
+			if (!known || question === "?") known = {
+				wasAsked: question !== "",
+				approval: null,
+				args: null,
+				argsSeq: null,
+				key: null
+			};
+			const key = shown.get("key");
+			if (key) known.key = toHex(key);
+			if ("args" in commits) Object.assign(known, {
+				args: shown.get("args") ?? null,
+				argsSeq: seq
+			});
+			if ("approval" in commits) this.#asked.set(effect, known);
+			return known;
+		}
+		async #takeApproval(event, known, policy, shown) {
+			const { approval: before, wasAsked } = known;
+			Object.assign(known, {
+				approval: null,
+				wasAsked: true
+			});
+			if (!shown) return;
+			const found = known.approval = readApproval(shown);
+			checkAbout(event, found, known.key);
+			if (event.type === "approval_requested") checkAsked(event, found, before ? before.id : wasAsked ? found.replaces : null, before ? before.editors : found.editors);
+			else if (before) checkSame(await follows(event, before, found), found);
+			else await recount(event, found);
+			if (["approval_requested", "approval_edited"].includes(event.type)) await checkArgs(found, known);
+			if (["approved", "consumed"].includes(found.status) && await lacking(found) > 0) throw new Caught(`${found.id} counts as ${found.status}, and some of the needed approvals are lacking`);
+			if (JUDGED.includes(event.type) && policy !== null && policy !== found.policy) throw new Caught("its approval is bound to another policy than judged it");
+			for (const vote of found.votes.slice(before ? before.votes.length : 0)) if (vote.on_behalf_of !== null) this.#delegated.push({
+				giver: vote.on_behalf_of,
+				vote
+			});
+		}
+		/** Takes in a grant that was given with an approval, or that a call used. */
+		async #takeGrant(event, known, policy, shown) {
+			if (!shown) {
+				this.#unshown.add("grant");
+				return;
+			}
+			const grant = readGrant(shown);
+			if (event.type === "approval_received") checkGiven(event, grant, known.approval);
+			else if (policy !== null && policy !== grant.policy) throw new Caught("its grant holds for another policy");
+			if (grant.tool !== event.tool) throw new Caught("its grant is for another tool");
+			await checkPinned(grant, known.args, event);
+			this.#keep(grant, [event.run, event.seq]);
+		}
+		#keep(grant, place) {
+			const versions = this.#grants.get(grant.id) ?? /* @__PURE__ */ new Map();
+			if (versions.has(grant.version)) throw new Caught(`${grant.id} has its version ${grant.version} twice`);
+			this.#grants.set(grant.id, versions.set(grant.version, {
+				grant,
+				place
+			}));
+		}
+		/** Takes in an event about no effect, if it tells of a permission. */
+		takeFact({ type, facts, run, seq }, shown) {
+			const policy = shown.get("policy");
+			if (type === "policy_checked" && policy && readVerdict(policy).decision !== "refuse") throw new Caught("a call that never was an effect was refused, and its policy says otherwise");
+			if (type === "policy_applied" && policy && readPolicy(policy).version !== facts.version) throw new Caught("its policy has another version than it says");
+			const kind = Object.hasOwn(FACTS_OF_SHEETS, type) ? FACTS_OF_SHEETS[type] : "";
+			const value = shown.get(kind);
+			if (!value) {
+				this.#unshown.add(kind);
+				return;
+			}
+			const isNamed = ({ id }, isEnded, ending) => id === facts.id && isEnded === type.endsWith(ending);
+			if (kind === "credential") check(kind, isNamed(readCredential(value), readCredential(value).is_revoked, "credential_revoked"));
+			else if (kind === "person") check(kind, isNamed(readPerson(value), readPerson(value).is_revoked, "person_revoked"));
+			else if (kind === "stop") check(kind, readStop(value).is_in_force === (type === "effects_stopped"));
+			else if (kind === "provider") readProvider(value);
+			else if (kind === "grant") {
+				const grant = readGrant(value);
+				check(kind, isNamed(grant, grant.is_ended, "_ended"));
+				this.#keep(grant, [run, seq]);
+			} else if (kind === "delegation") {
+				const delegation = readDelegation(value);
+				check(kind, isNamed(delegation, delegation.is_ended, "_ended"));
+				if (!delegation.is_ended) this.#delegations.push(delegation);
+			}
+		}
+		/** Throws `Caught` when something does not hold between runs: uses of grants, and votes for others. */
+		close() {
+			for (const versions of this.#grants.values()) for (const [number, { grant }] of versions) {
+				const earlier = versions.get(number - 1);
+				if (earlier) checkUse(earlier, grant);
+				else if (this.isWhole && !this.#unshown.has("grant") && number !== 1) throw new Caught(`${grant.id} was never given, or a state of it is missing`);
+			}
+			if (!this.isWhole || this.#unshown.has("delegation")) return;
+			for (const { giver, vote } of this.#delegated) if (!this.#delegations.some((one) => samePerson(one.giver, giver) && samePerson(one.to, vote.by) && one.credential === vote.delegated_with)) throw new Caught(`${giver} never let ${vote.by} decide for them`);
+		}
+	};
+	function check(kind, isSaid) {
+		if (!isSaid) throw new Caught(`its ${kind} is another than it says`);
+	}
+	/** Each state of a grant is the one before with a use less, or withdrawn; and what is over is not used. */
+	function checkUse({ grant: before, place }, grant) {
+		const next = {
+			...before,
+			version: before.version + 1,
+			before: place
+		};
+		if (!(isSame(grant, {
+			...next,
+			uses_left: before.uses_left - 1
+		}) || isSame(grant, {
+			...next,
+			is_ended: true
+		})) || isOver(before)) throw new Caught(`${grant.id} does not follow from its state before`);
+	}
+	/** Throws when something happened that the policy's own words do not allow. */
+	function checkVerdict({ type, commits }, { question }, decision) {
+		if (decision === "refuse" !== (type === "policy_checked")) throw new Caught(`its policy says ${decision}, and it is ${type}`);
+		if (type === "tool_call_started" && !("approval" in commits) && !("grant" in commits) && decision === "ask" && question !== "?") throw new Caught("its policy asks, and its effect was entered without an approval or a grant");
+	}
+	/** An approval is about the effect whose event commits to it, and stands as the event says. */
+	function checkAbout({ effect, run, tool, side_effect, type, log, commits }, found, key) {
+		if (!(found.effect === effect && found.run === run && found.tool === tool && found.side_effect === side_effect) || found.status !== STATUS_AFTER$1[type]) throw new Caught("its approval is about something else, or stands otherwise");
+		const [tenant, , ownKey] = found.place;
+		if (tenant !== tenantOf(log) || key !== null && ownKey !== key) throw new Caught("its approval is of another tenant or key");
+		if (type === "approval_received" && found.grant === null === "grant" in commits) throw new Caught("its approval names a grant, and none comes with it; or the other way round");
+	}
+	/** A question that was just asked has no answers, and stands in the place of the one that was asked before. */
+	function checkAsked({ actor }, found, replaces, editors) {
+		const asked = {
+			version: 1,
+			votes: [],
+			escalated: 0,
+			grant: null,
+			attempt: null,
+			requester: actor,
+			replaces
+		};
+		checkSame({
+			...found,
+			...asked,
+			editors: found.editors.length > 0 && replaces !== null ? editors : [],
+			expires_at: later(found.asked_at, found.question.expires)
+		}, found);
+		if (found.id === found.replaces) throw new Caught(`${found.id} replaces itself`);
+	}
+	function checkSame(expected, found) {
+		if (!isSame(expected, found)) throw new Caught(`its approval ${found.id} is not what the rules make of it`);
+	}
+	/** An approval binds the arguments on the record, where they are shown, and names the event that has them. */
+	async function checkArgs(found, { args, argsSeq }) {
+		if (argsSeq !== null && found.args_seq !== argsSeq) throw new Caught("its approval is about other arguments");
+		if (args === null) return;
+		const { place, for_run, tool, schema, policy, expires_at } = found;
+		if (await hashed$1("indelible/approval/v1", place[0], for_run, tool, schema, args, policy, expires_at) !== found.digest) throw new Caught("its approval has another digest than what was asked");
+	}
+	/** Gives what an approval has to be after an event, given what it was before. */
+	async function follows(event, before, found) {
+		const { type, attempt } = event;
+		const next = {
+			...before,
+			version: before.version + 1
+		};
+		if (VOTES.includes(type)) {
+			const counted = await count(before, newestVote(event, found, before.votes.length), event.actor.kind);
+			return counted.status === "approved" ? {
+				...counted,
+				grant: found.grant
+			} : counted;
+		}
+		if (type === "approval_revoked") return unvoted(event, before, found);
+		if (type === "approval_edited") return edited(event, before, found);
+		if (type === "approval_escalated") {
+			const isStep = found.escalated >= before.escalated && found.escalated <= before.question.escalations.length;
+			return {
+				...next,
+				escalated: isStep ? found.escalated : before.escalated
+			};
+		}
+		if (type === "tool_call_started") return {
+			...next,
+			status: "consumed",
+			attempt
+		};
+		if (type !== "tool_call_released") return {
+			...next,
+			status: STATUS_AFTER$1[type]
+		};
+		return before.status === "consumed" && before.attempt === attempt ? {
+			...next,
+			status: "approved",
+			attempt: null
+		} : before;
+	}
+	async function count(before, vote, kind) {
+		const counted = await voted(before, vote, kind);
+		if (typeof counted === "string") throw new Caught(`${before.id} ${counted}`);
+		return counted;
+	}
+	/** Gives the vote that an event tells of: it is there, and its actor's. */
+	function newestVote({ actor, at }, found, earlier) {
+		const vote = found.votes.at(-1);
+		if (!vote || found.votes.length <= earlier) throw new Caught("no vote came to its approval by this vote");
+		if (vote.by !== actor.id || vote.via !== actor.via || vote.at !== at) throw new Caught("its vote is not by whom it says, or not of then");
+		if (vote.credential !== null && vote.via !== "api_key") throw new Caught("its vote names a token, and was cast without one");
+		if (vote.delegated_with !== null && vote.on_behalf_of === null) throw new Caught("its vote names a token that delegated it, and was not delegated");
+		return vote;
+	}
+	/** Counts all votes of an approval whose state before is not shown. */
+	async function recount(event, found) {
+		const newest = VOTES.includes(event.type) ? newestVote(event, found, 0) : null;
+		let counted = {
+			...found,
+			status: "pending",
+			votes: []
+		};
+		for (const vote of found.votes) counted = {
+			...await count(counted, vote, vote === newest ? event.actor.kind : "person"),
+			status: "pending"
+		};
+	}
+	/** Takes the actor's own vote back; the ledger itself takes those of people who were revoked. */
+	function unvoted({ actor }, before, found) {
+		const isSystem = actor.kind === "system";
+		const isOpen = ["pending", "approved"].includes(before.status) && before.expires_at > before.asked_at;
+		const votes = before.votes.filter((vote) => isSystem ? found.votes.some((one) => isSame(one, vote)) : !samePerson(vote.by, actor.id));
+		if (!isSystem && !isOpen || votes.length === before.votes.length) throw new Caught(`${before.id} lost no vote by this`);
+		return {
+			...before,
+			version: before.version + 1,
+			status: "pending",
+			votes
+		};
+	}
+	/** Gives the question as it is after an edit by somebody who could decide it; nobody has voted on it yet. */
+	async function edited({ actor, at, seq }, before, found) {
+		if (!before.question.may_edit) throw new Caught(`${before.id} may not be edited`);
+		const vote = {
+			at,
+			by: actor.id,
+			credential: null,
+			delegated_with: null,
+			is_approval: false,
+			is_by_editor: false,
+			on_behalf_of: null,
+			signature: null,
+			via: actor.via
+		};
+		const asked = {
+			...before,
+			status: "pending",
+			votes: [],
+			question: {
+				...before.question,
+				needs_signature: false
+			}
+		};
+		if (asked.expires_at <= asked.asked_at) throw new Caught(`${before.id} expired`);
+		await count(asked, vote, actor.kind);
+		const { digest, policy, question, asked_at } = found;
+		const made = {
+			digest,
+			policy,
+			question,
+			asked_at,
+			expires_at: later(asked_at, question.expires)
+		};
+		return {
+			...before,
+			...made,
+			version: before.version + 1,
+			status: "pending",
+			votes: [],
+			escalated: 0,
+			editors: [...before.editors, actor.id],
+			grant: null,
+			args_seq: seq
+		};
+	}
+	/** A grant that came with an approval rests on its last vote, and on what was approved. */
+	function checkGiven({ actor }, grant, approval) {
+		if (grant.version !== 1 || grant.before !== null || isOver(grant) || grant.given_by !== actor.id) throw new Caught(`${grant.id} is not new, or not given by ${actor.id}`);
+		if (!approval) return;
+		const { by, credential, on_behalf_of, delegated_with } = approval.votes.at(-1);
+		if (!isSame({
+			...grant,
+			given_by: by,
+			credential,
+			on_behalf_of,
+			delegated_with,
+			id: approval.grant,
+			approval: approval.id,
+			schema: approval.schema,
+			policy: approval.policy,
+			rule: approval.question.rule
+		}, grant)) throw new Caught(`${grant.id} is not the grant that came with ${approval.id}`);
+		const { needs, needs_signature } = approval.question;
+		if (needs_signature || needs.reduce((sum, need) => sum + need.count, 0) > 1) throw new Caught(`${grant.id} was given by one, and ${approval.id} takes more than one, or their signature`);
+	}
+	/** The arguments, where they are shown in clear, are those that the grant pins. */
+	async function checkPinned(grant, args, { log, tool }) {
+		const text = args === null ? null : textOf(args);
+		if (text === null || text.startsWith(ENCRYPTED)) return;
+		const content = JSON.parse(text);
+		const pinned = grant.pin === null ? text : canonical(Object.fromEntries(grant.pin.map((path) => [escaped(path), reach(content, path)])));
+		if (await hashed$1("indelible/grant/v1", tenantOf(log), tool, pinned) !== grant.pinned) throw new Caught(`${grant.id} pins other arguments`);
+	}
+	/** A name that begins with a dollar sign is written with a second one. */
+	var escaped = (name) => name.startsWith("$") ? `$${name}` : name;
+	function reach(args, path) {
+		return path.split(".").reduce((here, name) => {
+			if (!isObject(here) || isTagged(here) || !Object.hasOwn(here, escaped(name))) throw new Caught(`a grant pins ${path}, which is not there`);
+			return here[escaped(name)];
+		}, args);
+	}
+	// src/record/runs.ts
+	/** The lives of runs as a journal tells them: begun, driven by one after the other, saved, and over when over. */
+	var FORMS = rules_default.run_forms;
+	var MOVES = rules_default.run_moves;
+	var STATUS_AFTER = rules_default.run_status_after;
+	var BY_HAND = "";
+	var UNKNOWN = "?";
+	var INTERRUPTED = "interruption_detected";
+	var isByTheLedger = ({ type, facts }) => type !== BY_HAND && type in FORMS && (type !== INTERRUPTED || "fence" in facts);
+	var isByHand = ({ type, facts }) => !(type === "policy_checked" && "decision" in facts) && (rules_default.types_by_hand.includes(type) || type.includes("."));
+	/** Follows what is told of runs, each in its order; throws `Caught` at the first that the rules do not allow. */
+	var RunLives = class {
+		isWhole;
+		#courses = /* @__PURE__ */ new Map();
+		constructor(isWhole) {
+			this.isWhole = isWhole;
+		}
+		/** Takes in an event about no effect; `gaps` counts where its run was not shown, up to here. */
+		take(fact, gaps, shown) {
+			const isMove = isByTheLedger(fact);
+			if (!isMove && !isByHand(fact)) {
+				if ("run" in fact.commits || "checkpoint" in fact.commits) throw new Caught(`${fact.type} tells of no run, and commits to one or to a checkpoint`);
+				return;
+			}
+			checkForm(fact, isMove);
+			const course = this.#course(fact, gaps);
+			if (course.lostAt !== null && (fact.type !== "run_resumed" || fact.seq !== course.lostAt + 1)) throw new Caught("the run lost its driver, and the next event does not tell who took it over");
+			course.lostAt = null;
+			if (isMove) move(course, fact, shown);
+			else if (!rules_default.may_be_told.includes(course.status)) throw new Caught(`something is told of a run that is ${course.status}: nothing can be added to it`);
+		}
+		#course({ run, seq, type }, gaps) {
+			const known = this.#courses.get(run);
+			if (known) {
+				if (known.gaps !== gaps) Object.assign(known, {
+					status: UNKNOWN,
+					gaps,
+					lostAt: null,
+					checkpoints: null
+				});
+				return known;
+			}
+			const course = {
+				status: this.isWhole || seq === 0 ? "" : UNKNOWN,
+				gaps,
+				fence: 0,
+				lostAt: null,
+				checkpoints: null,
+				neverChanging: null
+			};
+			if (!this.isWhole || type === "run_started") this.#courses.set(run, course);
+			return course;
+		}
+	};
+	function checkForm(fact, isMove) {
+		const form = FORMS[isMove ? fact.type : BY_HAND];
+		const shapes = !isMove && "said_by" in fact.facts ? {
+			...form.facts,
+			said_by: "text"
+		} : form.facts;
+		if (!(Object.keys(fact.facts).sort().join() === Object.keys(shapes).sort().join()) || !Object.entries(shapes).every(([name, shape]) => fits(fact.facts[name], shape))) throw new Caught(`${fact.type} says ${Object.keys(shapes).join(", ") || "nothing"} in clear, each in its own way`);
+		const names = Object.keys(fact.commits).sort();
+		if (!form.commits.includes(names.join())) throw new Caught(`${fact.type} does not commit to (${names.join(", ")})`);
+		if (fact.facts.status === "skipped" && !names.includes("side_effect_key")) throw new Caught(`${fact.type} was skipped, and names no side effect that was told before`);
+	}
+	function move(course, fact, shown) {
+		const { type, facts, seq } = fact;
+		const after = course.status === UNKNOWN ? STATUS_AFTER[type] ?? UNKNOWN : MOVES[`${course.status}|${type}`];
+		if (after === void 0) throw new Caught(`no ${type} follows in a run that is ${course.status || "not started"}`);
+		if ("fence" in facts) checkFence(course, type, facts.fence, seq);
+		if (type === "checkpoint_sealed") {
+			const at = facts.at;
+			if (at < 0 || at >= seq) throw new Caught("its checkpoint is of no earlier event");
+			if (course.checkpoints?.has(facts.checkpoint)) throw new Caught("it was sealed before");
+			course.checkpoints?.add(facts.checkpoint);
+			checkCheckpoint(fact, shown.get("checkpoint"));
+		} else if (type === "run_resumed" && facts.checkpoint !== null && course.checkpoints?.has(facts.checkpoint) === false) throw new Caught("it resumes from no checkpoint of this run");
+		else if (type === "run_started") course.checkpoints = /* @__PURE__ */ new Set();
+		course.status = after;
+		checkRun(course, fact, shown.get("run"));
+		if (rules_default.over.includes(after)) course.checkpoints = null;
+	}
+	/** Each driver has a higher number than all before, and the one that was lost is the newest. */
+	function checkFence(course, type, fence, seq) {
+		if (type === INTERRUPTED) {
+			if (course.fence !== 0 && course.fence !== fence) throw new Caught("it tells of another driver than the newest");
+			course.lostAt = seq;
+		} else if (fence <= course.fence) throw new Caught("its driver's number is not higher than those before");
+		course.fence = fence;
+	}
+	/** A checkpoint that is shown is what its event says of it. */
+	function checkCheckpoint({ at, commits, facts, run }, value) {
+		if (value === void 0) return;
+		const found = readCheckpoint(value);
+		if (!(found.run === run && found.at === facts.at && found.reason === facts.reason && found.created_at === at) || found.has_state !== "state" in commits) throw new Caught("its checkpoint is another than it tells");
+	}
+	/** A run that is shown is what its event says, and what it was, but for how it stands. */
+	function checkRun(course, { type, at, facts }, value) {
+		if (value === void 0) return;
+		const { status, updated_at, handover, ...kept } = readRun(value);
+		if (status !== course.status || updated_at !== at) throw new Caught("its run stands otherwise than it tells");
+		if (type === "run_started" && (kept.created_at !== at || kept.parent !== facts.parent || kept.parent_event !== facts.parent_event)) throw new Caught("its run began otherwise than it tells");
+		if (type === "run_handed_over" && (handover?.to !== facts.to || handover?.until !== facts.until)) throw new Caught("its run was handed over to another ledger than it tells");
+		const text = canonical(kept);
+		if (course.neverChanging !== null && course.neverChanging !== text) throw new Caught("its run is another one than before: only how a run stands changes");
+		course.neverChanging = text;
 	}
 	// src/record/notes.ts
 	/** Signed heads of the journal: C2SP signed notes, read strictly. */
@@ -1153,6 +2507,8 @@ var verifier = (function(exports) {
 		if (!Number.isSafeInteger(value) || value < 0) throw new Caught("a size is a whole number");
 		return value;
 	};
+	/** Says that no key that is trusted signed a head. */
+	var Untrusted = class extends Caught {};
 	/** Collects what a journal says about its own keys, and tells whose signature a head needs. */
 	var KeyChain = class {
 		origin;
@@ -1215,7 +2571,7 @@ var verifier = (function(exports) {
 				...keys
 			]) if (await isSignedBy(note, key)) signers.add(key.vkey);
 			const good = keys.find((key) => signers.has(key.vkey) && key.name === this.origin && head.size <= (this.#revoked.get(toHex(key.publicKey)) ?? head.size));
-			if (!good) throw new Caught(signers.size > 0 ? "the head is signed by a key that was replaced or revoked" : "the head is not signed by the key of this journal");
+			if (!good) throw new Untrusted(signers.size > 0 ? "the head is signed by a key that was replaced or revoked" : "the head is not signed by the key of this journal");
 			return good;
 		}
 		#signerOf(size) {
@@ -1239,18 +2595,20 @@ var verifier = (function(exports) {
 		chain;
 		lives;
 		tally = new Tally();
+		permissions;
 		#runs;
 		#oneKey = new OneKey();
-		/** `isWhole` says that every event of each run that is shown at all is shown, from its first. */
-		constructor(origin, isWhole) {
+		/** `isWhole` says that every event of each run that is shown at all is shown, from its first; `hasEveryRun` that every run is. */
+		constructor(origin, isWhole, hasEveryRun) {
 			this.chain = new KeyChain(origin);
 			this.lives = new Lives(origin, isWhole);
 			this.#runs = new RunLives(isWhole);
+			this.permissions = new Permissions(isWhole && hasEveryRun);
 		}
 		/** Examines one entry with the values that came with it. */
 		async take(index, entry, values = []) {
 			const body = readBody(entry);
-			const gaps = this.lives.follow(body, toHex(await leafHash(entry)));
+			const { gaps, before } = this.lives.follow(body, toHex(await leafHash(entry)));
 			if (!isEffect(body)) {
 				await this.chain.learn(index, body.run, body.type, body.facts);
 				if (body.type === "payload_erased") this.tally.erase(body.run, body.facts);
@@ -1258,7 +2616,11 @@ var verifier = (function(exports) {
 			await checkValues(body, values);
 			this.tally.take(body, values.map((one) => one.field));
 			this.#oneKey.take(body, values.find((one) => one.field === "key")?.value);
-			if (!isEffect(body)) this.#runs.take(body, gaps);
+			const shown = new Map(values.map((one) => [one.field, one.value]));
+			if (!isEffect(body)) {
+				this.permissions.takeFact(body, shown);
+				this.#runs.take(body, gaps, shown);
+			} else if (before) await this.permissions.take(body, before, shown);
 			return body;
 		}
 	};
@@ -1447,7 +2809,7 @@ var verifier = (function(exports) {
 	/** Follows the events in their order, up to the first that the rules do not allow. */
 	async function examine(report, head) {
 		const { kind, withheld } = report.manifest;
-		const examination = new Examination(head.origin, kind !== "period");
+		const examination = new Examination(head.origin, kind !== "period", kind === "journal");
 		report.chain = examination.chain;
 		let before = kind === "journal" ? -1 : null;
 		for (const event of report.events) {
@@ -1476,6 +2838,7 @@ var verifier = (function(exports) {
 		markErased(report);
 		try {
 			examination.tally.close(withheld, kind === "journal");
+			examination.permissions.close();
 		} catch (problem) {
 			if (!(problem instanceof Caught)) throw problem;
 			report.problems.push({

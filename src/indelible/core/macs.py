@@ -1,0 +1,317 @@
+"""Macs: what shows that a row was written by a holder of a tenant's writer keys. Pure.
+
+A program that can only write to the database has no key, so a row that it adds or changes is not believed. A tenant
+has two keys. The *effects* key is symmetric, and every process that writes has it: each row of events, payloads,
+effects and sheets carries a mac made with it. The *rights* key is a pair: credentials, people, grants, votes, the
+policy and the stop also carry a signature, which every writer can check and only a holder of the private half can make.
+
+An old row that is put back has a valid mac. So the newest version of each right is remembered outside the database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from hmac import compare_digest
+from json import JSONEncoder
+from typing import Any, NamedTuple, Protocol
+
+from indelible.core.effects.effect import Effect
+from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets
+from indelible.core.values.canonical import decode, encode
+from indelible.errors import KeyUnusable, RecordForged
+
+KEY_BYTES = 32
+MAC_BYTES = 16
+SIGNATURE_BYTES = 64
+_TABLES = ("event", "payload", "effect", "sheet")
+_RIGHT_TAG = b"indelible/right/v1\0"
+_KEY_USES = ("effects", "rights")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_list = JSONEncoder(ensure_ascii=False, check_circular=False, separators=(",", ":")).encode
+
+RIGHTS = frozenset({"credential", "delegation", "grant", "person", "policy", "provider", "stop"})
+"""Names the kinds of sheets that give or take a right."""
+REMEMBERED = RIGHTS | {"budget"}
+"""Names the kinds of sheets whose newest version is remembered outside the database."""
+RIGHT_EVENTS = frozenset(
+    {"approval_received", "approval_voted", "credential_given", "credential_revoked", "delegation_ended"}
+    | {"delegation_given", "effects_let_go", "effects_stopped", "grant_ended", "invitation_ended", "passkey_added"}
+    | {"passkey_removed", "person_disallowed", "person_invited", "person_revoked", "person_signed_in"}
+    | {"person_signed_out", "policy_applied", "provider_changed"}
+)
+"""Names the events that tell of a right, which need the rights key."""
+_USED = frozenset({"before", "is_ended", "uses_left", "version"})
+"""What of a grant changes when a call uses it."""
+_OPEN = ("pending", "approved")
+_STOPPED = "stopped"
+_BY_NO_HOLDER = "was not written by a holder of the ledger's keys"
+
+
+class Newest(Protocol):
+    """Remembers the newest version of sheets of the remembered kinds, outside the database."""
+
+    def version(self, ref: SheetRef) -> int:
+        """Return the newest version that was seen; 0 if none was."""
+
+    def note(self, ref: SheetRef, version: int) -> None:
+        """Note a version that was seen."""
+
+    def keep(self, versions: Mapping[SheetRef, int]) -> None:
+        """Keep versions that were sealed; MUST be durable when it returns."""
+
+    def reset(self) -> None:
+        """Forget everything: the ledger goes on from an older state, as a person said."""
+
+
+class _Right(NamedTuple):
+    """Is what of a sheet only the rights key can make; of a grant also how many uses it has at most."""
+
+    content: bytes
+    uses: int = 0
+
+
+def derived_key(master: bytes, tenant: str, use: str) -> bytes:
+    """Return the key of a tenant for `effects`, or the seed of its pair for `rights`."""
+    assert use in _KEY_USES, "there are two keys"
+    return blake2b(tenant.encode(), key=master, digest_size=KEY_BYTES, person=f"ind-key:{use}".encode()).digest()
+
+
+class Macs:
+    """Makes and checks the macs of one tenant's rows.
+
+    Args:
+        tenant: The tenant.
+        key: The effects key.
+        verify: Takes a message and a signature; returns whether the rights key made it.
+        sign: Makes a signature with the rights key. None where only the effects key is at hand.
+        newest: Remembers the newest versions.
+        tell: Is told once of each row that is not believed.
+    """
+
+    def __init__(
+        self,
+        tenant: str,
+        key: bytes,
+        *,
+        verify: Callable[[bytes, bytes], bool],
+        sign: Callable[[bytes], bytes] | None,
+        newest: Newest,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.tenant = tenant
+        self.newest = newest
+        self._states = {
+            table: blake2b(key=key, digest_size=MAC_BYTES, person=f"ind-mac:{table}".encode()) for table in _TABLES
+        }
+        self._verify = verify
+        self._sign = sign
+        self._tell = tell
+        self._told: set[str] = set()
+
+    def _mac(self, table: str, content: bytes) -> bytes:
+        state = self._states[table].copy()
+        state.update(content)
+        return state.digest()
+
+    def _is_own(self, table: str, content: bytes, mac: bytes | None) -> bool:
+        return mac is not None and compare_digest(self._mac(table, content), mac[:MAC_BYTES])
+
+    def _signed(self, message: bytes) -> bytes:
+        if self._sign is None:
+            raise KeyUnusable(
+                f"this process has no key for the rights of tenant {self.tenant}, so it cannot decide approvals, "
+                "change people, tokens, grants or the policy, or stop effects. Do it where the keys are, or through "
+                "the server; a process that is trusted with it gets the key with: indelible keys export-writer --rights"
+            )
+        return self._sign(message)
+
+    # Events
+
+    def of_event(self, event_type: str, hash_: str) -> bytes:
+        """Return the mac of an event, with a signature if it tells of a right."""
+        content = hash_.encode()
+        own = self._mac("event", content)
+        return own + self._signed(_RIGHT_TAG + content) if event_type in RIGHT_EVENTS else own
+
+    def is_of_event(self, event_type: str, hash_: str, mac: bytes | None) -> bool:
+        """Return whether a key holder wrote an event, and one who may, if it tells of a right."""
+        content = hash_.encode()
+        if mac is None or not self._is_own("event", content, mac):
+            return False
+        return event_type not in RIGHT_EVENTS or self._verify(_RIGHT_TAG + content, mac[MAC_BYTES:])
+
+    def check_head(self, run_id: str, hash_: str, found: tuple[str, str, bytes | None] | None) -> None:
+        """Raise `RecordForged` unless a key holder wrote the event that a run's chain ends with: type, hash and mac."""
+        if found is None or found[1] != hash_ or not self.is_of_event(found[0], hash_, found[2]):
+            raise self._forged(f"the newest event of run {run_id}")
+
+    # Payloads
+
+    def of_payload(self, run_id: str, seq: int, field: str, value: bytes) -> bytes:
+        """Return the mac of a value that an event commits to."""
+        return self._mac("payload", _payload_content(run_id, seq, field, value))
+
+    # Effects
+
+    def of_effect(self, effect: Effect) -> bytes:
+        """Return the mac of an effect's row: all of it but its lease, which the database counts by its own clock."""
+        return self._mac("effect", _effect_content(effect))
+
+    def check_effect(self, effect: Effect, mac: bytes | None, args_mac: bytes | None, detail_mac: bytes | None) -> None:
+        """Raise `RecordForged` unless a key holder wrote an effect's row, its arguments and its detail."""
+        if not self._is_own("effect", _effect_content(effect), mac):
+            raise self._forged(f"the row of effect {effect.id}")
+        for seq, field, value, value_mac in (
+            (effect.opened_seq, "args", effect.args_json, args_mac),
+            (effect.detail_seq, effect.detail_field, effect.detail_json, detail_mac),
+        ):
+            if value is None or seq is None:
+                continue
+            if not self._is_own("payload", _payload_content(effect.run_id, seq, field, value), value_mac):
+                raise self._forged(f"the {field} of effect {effect.id}")
+
+    # Sheets
+
+    def of_sheet(self, sheet: Sheet, before: Sheet | None) -> bytes:
+        """Return the mac of a sheet's row, with a signature of what is a right in it.
+
+        A signature that holds for the state before is kept: a call that uses a vote or a grant gives no new right.
+        """
+        own = self._mac("sheet", _sheet_content(self.tenant, sheet))
+        right = _right_in(sheet)
+        if right is None:
+            return own
+        kept = None if before is None else self._kept(before, right)
+        if kept is not None:
+            return own + kept
+        uses = right.uses.to_bytes(8, "big")
+        return own + self._signed(_right_message(self.tenant, sheet, right.content, uses)) + uses
+
+    def _kept(self, before: Sheet, right: _Right) -> bytes | None:
+        was = None if before.body is None else _right_in(before)
+        signature = (before.mac or b"")[MAC_BYTES:]
+        if was is None or not signature or was.content != right.content:
+            return None
+        return signature if right.uses <= int.from_bytes(signature[SIGNATURE_BYTES:], "big") else None
+
+    def checked(self, sheet: Sheet) -> Sheet:
+        """Return a sheet as it may be believed: without its body if no key holder wrote it, or if it was put back.
+
+        Nothing can be decided on a sheet without a body.
+
+        Raises:
+            RecordForged: It is of a kind that no event commits to, so there is nothing that could be shown of it.
+        """
+        if sheet.body is None and sheet.is_recorded:
+            return sheet
+        if sheet.body is None or not self._is_written_by_holder(sheet):
+            return self._disbelieved(sheet, _BY_NO_HOLDER)
+        if sheet.kind not in REMEMBERED:
+            return sheet
+        newest = self.newest.version(sheet.ref)
+        if sheet.version >= newest:
+            self.newest.note(sheet.ref, sheet.version)
+            return sheet
+        if sheet.kind == "stop" and sheet.status == _STOPPED:  # an old stop is believed: it lets nothing run
+            return replace(sheet, version=newest, row_version=sheet.version)
+        return self._disbelieved(sheet, "is an older one that was put back")
+
+    def believed(self, sheets: Sheets) -> Sheets:
+        """Return the sheets at some places as they may be believed."""
+        return {ref: self._missing(ref) if sheet is None else self.checked(sheet) for ref, sheet in sheets.items()}
+
+    def believed_list(self, found: list[Sheet], selected: SheetFilter) -> list[Sheet]:
+        """Return what a filter found as it may be believed.
+
+        Of runs that are listed with those that were never started, the row is not shown, and what stands there is
+        what an event commits to.
+        """
+        if selected.with_unstarted:
+            return found
+        if not found and selected.id is not None:
+            missing = self._missing(SheetRef(selected.kind, selected.id))
+            return [] if missing is None else [missing]
+        return [self.checked(sheet) for sheet in found]
+
+    def _missing(self, ref: SheetRef) -> Sheet | None:
+        """Return what stands for a sheet that is not there: None, or one without a body if it was taken away."""
+        version = self.newest.version(ref) if ref.kind in REMEMBERED else 0
+        if not version:
+            return None
+        return self._disbelieved(Sheet(kind=ref.kind, id=ref.id, version=0, status="", body=None), "is gone")
+
+    def _is_written_by_holder(self, sheet: Sheet) -> bool:
+        if not self._is_own("sheet", _sheet_content(self.tenant, sheet), sheet.mac):
+            return False
+        right = _right_in(sheet)
+        if right is None:
+            return True
+        assert sheet.mac is not None, "it was compared above"
+        signature = sheet.mac[MAC_BYTES : MAC_BYTES + SIGNATURE_BYTES]
+        uses = sheet.mac[MAC_BYTES + SIGNATURE_BYTES :]
+        message = _right_message(self.tenant, sheet, right.content, uses)
+        return right.uses <= int.from_bytes(uses, "big") and self._verify(message, signature)
+
+    def _disbelieved(self, sheet: Sheet, why: str) -> Sheet:
+        forged = self._forged(f"the row of {sheet.kind} {sheet.id}", why)
+        if not sheet.is_recorded:
+            raise forged
+        newest = self.newest.version(sheet.ref) if sheet.kind in REMEMBERED else 0
+        return replace(sheet, body=None, version=max(newest, sheet.version), row_version=sheet.version)
+
+    def _forged(self, what: str, why: str = _BY_NO_HOLDER) -> RecordForged:
+        text = f"{what} {why}; nothing was run on it. See what else was changed: indelible verify"
+        if text not in self._told:
+            self._told.add(text)
+            self._tell(text)
+        return RecordForged(text)
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else (at - _EPOCH) // _MICROSECOND
+
+
+def _payload_content(run_id: str, seq: int, field: str, value: bytes) -> bytes:
+    return f"{len(run_id)}:{run_id}:{seq}:{field}:".encode() + value
+
+
+def _effect_content(effect: Effect) -> bytes:
+    charges = effect.charges_json
+    return _list(
+        (
+            *(effect.tenant, effect.scope, effect.key, effect.id, effect.run_id, effect.tool, effect.side_effect),
+            *(effect.on_crash, effect.call_id, effect.digest, effect.status, effect.attempt, effect.version),
+            *(effect.token_hash, effect.opened_seq, effect.detail_seq, _micros(effect.created_at)),
+            *(_micros(effect.updated_at), effect.permission_id, None if charges is None else charges.decode("latin-1")),
+            *(effect.turn, effect.doubted),
+        )
+    ).encode()
+
+
+def _sheet_content(tenant: str, sheet: Sheet) -> bytes:
+    assert sheet.body is not None, "what is written has a body"
+    place = (tenant, sheet.kind, sheet.id, sheet.version, sheet.status, sheet.topic, _micros(sheet.due_at))
+    return _list((*place, sheet.run_id, sheet.seq, _micros(sheet.created_at))).encode() + sheet.body
+
+
+def _right_message(tenant: str, sheet: Sheet, content: bytes, uses: bytes) -> bytes:
+    return _RIGHT_TAG + _list((tenant, sheet.kind, sheet.id)).encode() + uses + content
+
+
+def _right_in(sheet: Sheet) -> _Right | None:
+    """Return what of a sheet needs the rights key: votes that count, a grant but for its use, else all of it."""
+    if sheet.kind == "approval":
+        body: Any = sheet.read()
+        has_votes = sheet.status in _OPEN and body["votes"]
+        return _Right(encode({"digest": body["digest"], "votes": body["votes"]})) if has_votes else None
+    if sheet.kind not in RIGHTS:
+        return None
+    assert sheet.body is not None, "what is written has a body"
+    if sheet.kind != "grant":
+        return _Right(encode(sheet.version) + sheet.body)
+    grant: Any = decode(sheet.body)
+    return _Right(encode({name: grant[name] for name in grant.keys() - _USED}), grant["uses_left"])

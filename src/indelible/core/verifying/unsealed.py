@@ -1,0 +1,99 @@
+"""Examines events that wait to be sealed: nothing is signed that no key holder wrote or no rule allows. Pure.
+
+The macs show who wrote an event. An old row of an effect that was put back has a valid mac. The event that a writer
+then appends does not follow from the effect's newest event, and that is how it shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from indelible.core.events import event_hash
+from indelible.core.journal.journal import Before, Waiting
+from indelible.core.macs import REMEMBERED, RIGHT_EVENTS, Macs
+from indelible.core.policy.budgets import budget_ref, read_charges
+from indelible.core.sheets import SheetRef
+from indelible.core.values.canonical import decode
+from indelible.core.verifying.bodies import EffectBody, commits_of, read_effect_body, read_fact_body, unquoted
+from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.lives import Life, check_move
+
+
+class Unsealed:
+    """Looks at what waits, and collects what is wrong with it and which rights it tells of."""
+
+    def __init__(self, macs: Macs) -> None:
+        self._macs = macs
+        self.problems: dict[str, str] = {}
+        """Says for each run that must not be sealed what is wrong, and where."""
+        self.rights: list[tuple[str, int, str]] = []
+        """Names what was told of rights and budgets: run, number of the event, kind."""
+
+    def __call__(self, waiting: Sequence[Waiting], before: Before) -> set[str]:
+        """Examine events, each run's in their order; return the runs that must not be sealed."""
+        named: set[str] = set()
+        lives: dict[str, Life] = {}
+        self.rights = []
+        for one in waiting:
+            if one.run_id in named:
+                continue
+            try:
+                self._examine(one, before, lives)
+            except Caught as caught:
+                self.problems[one.run_id] = f"event {one.seq} of run {one.run_id}: {caught.flaw.what}"
+                named.add(one.run_id)
+        return named
+
+    def _examine(self, one: Waiting, before: Before, lives: dict[str, Life]) -> None:
+        if one.body is None or event_hash(one.body) != one.hash.hex():
+            raise Caught("it is gone, or is not what was noted when it was written")
+        text = one.body.decode("utf-8", "replace")
+        values = read_effect_body(text)
+        if values is None:
+            self._examine_fact(one, text)
+            return
+        event = EffectBody(*values)
+        self._check_writer(one, event.type, event.run, int(event.seq))
+        life = lives.get(event.effect) or _life(before(one.run_id, one.seq, event.effect), event)
+        names = tuple(commits_of(event.commits))
+        check_move(life, event.type, event.status, int(event.attempt), names)
+        lives[event.effect] = _after(event)
+        self.rights += [(one.run_id, one.seq, name) for name in names if name in ("charges", "grant")]
+
+    def _examine_fact(self, one: Waiting, text: str) -> None:
+        fact = read_fact_body(text)
+        if fact is None:
+            raise Caught("it is no event of version 1")
+        self._check_writer(one, fact.type, fact.run, fact.seq)
+        if fact.type in RIGHT_EVENTS:
+            self.rights += [(one.run_id, one.seq, name) for name in fact.commits if name in REMEMBERED]
+
+    def _check_writer(self, one: Waiting, event_type: str, run: str, seq: int) -> None:
+        if (unquoted(run), seq) != (one.run_id, one.seq):
+            raise Caught("it belongs to another place")
+        if not self._macs.is_of_event(event_type, one.hash.hex(), one.mac):
+            raise Caught("it was not written by a holder of the ledger's keys")
+
+
+def remembered_in(kind: str, value: bytes) -> list[SheetRef]:
+    """Name the sheets whose newest version is remembered, of those that an event committed to."""
+    try:
+        if kind == "charges":
+            return [budget_ref(charge.budget) for charge in read_charges(value) if not charge.is_of_resource]
+        content: Any = decode(value)
+        return [SheetRef(kind, content.get("id", "current"))]
+    except (ValueError, LookupError, TypeError, AttributeError):  # it is encrypted
+        return []
+
+
+def _life(before: bytes | None, event: EffectBody) -> Life:
+    """Return how an effect stood before an event, as the event before it says."""
+    values = None if before is None else read_effect_body(before.decode("utf-8", "replace"))
+    if values is None:
+        return (event.run, event.tool, event.side_effect, event.on_crash, "", 0, 0)
+    return _after(EffectBody(*values))
+
+
+def _after(event: EffectBody) -> Life:
+    return (event.run, event.tool, event.side_effect, event.on_crash, event.status, int(event.attempt), 0)

@@ -1,0 +1,25 @@
+"""Gives a store the keys that its rows are written and believed with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from indelible.core.ports import Store
+from indelible.journal.keys.files import resolved_keys
+from indelible.journal.keys.writers import make_writer_keys, writer_keys
+
+
+def authenticate_rows(store: Store, keys: str | Path | None) -> None:
+    """Have a store write and check macs, if its ledger's rows carry them.
+
+    Raises:
+        KeyUnusable: The rows carry macs, and the keys are not here.
+    """
+    if store.macs is None:
+        store.macs = writer_keys(store, resolved_keys(keys))
+
+
+def begin_authenticating(store: Store, keys: str | Path | None = None) -> bool:
+    """Make the writer keys of a ledger in which nothing was written yet; return whether its rows carry macs now."""
+    folder = resolved_keys(keys)
+    return folder is not None and make_writer_keys(store, folder)

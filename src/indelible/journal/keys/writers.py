@@ -1,0 +1,293 @@
+"""The keys of those who write to a ledger, and what is remembered of its rights: both outside its database.
+
+One master lies beside the key that signs. Each tenant's two keys are derived from it (see `core.macs`). A worker on
+another machine gets the keys of one tenant by `indelible keys export-writer` and `$INDELIBLE_WRITER_KEYS`. The folder
+also keeps the newest version of each right and budget, so that an old row which is put back is known.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from indelible.core.macs import KEY_BYTES, Macs, derived_key
+from indelible.core.ports import Store
+from indelible.core.sheets import SheetRef
+from indelible.errors import KeyUnusable
+from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
+
+log = logging.getLogger("indelible.journal")
+
+VARIABLE = "INDELIBLE_WRITER_KEYS"
+_FILE = "writers.key"
+_RIGHTS = "rights"
+_VERSION = 1
+
+
+class WriterKeys:
+    """Gives the macs of each tenant; safe to use from many threads."""
+
+    def __init__(self, ledger_name: str, master: bytes | None, given: dict[str, dict[str, str]], ring: Path | None):
+        self._ledger_name = ledger_name
+        self._master = master
+        self._given = given
+        self._ring = ring
+        self._macs: dict[str, Macs] = {}
+
+    def __call__(self, tenant: str) -> Macs:
+        """Return what makes and checks a tenant's macs.
+
+        Raises:
+            KeyUnusable: This process was given the keys of other tenants only.
+        """
+        found = self._macs.get(tenant)
+        if found is None:
+            found = self._macs.setdefault(tenant, self._make(tenant))
+        return found
+
+    def _make(self, tenant: str) -> Macs:
+        keys = self._keys_of(tenant)
+        seed = keys.get("seed")
+        public = bytes.fromhex(keys["public"]) if "public" in keys else None
+        return Macs(
+            tenant,
+            bytes.fromhex(keys["effects"]),
+            verify=_verifier(public, seed),
+            sign=None if seed is None else _Signing(bytes.fromhex(seed)),
+            newest=NewestVersions(None if self._ring is None else self._ring / _RIGHTS / file_name(tenant)),
+            tell=log.error,
+        )
+
+    def _keys_of(self, tenant: str) -> dict[str, str]:
+        if self._ring is not None and (taken := _taken(self._ring, tenant)) is not None:
+            return taken
+        if self._master is None and tenant in self._given:
+            return self._given[tenant]
+        if self._master is None:
+            raise KeyUnusable(
+                f"${VARIABLE} holds no writer key of tenant {tenant} of {self._ledger_name}; on the machine with the "
+                f"keys run: indelible keys export-writer --tenant {tenant}"
+            )
+        names = {"effects": "effects", "seed": "rights"}
+        return {name: derived_key(self._master, tenant, use).hex() for name, use in names.items()}
+
+    def export(self, tenant: str, *, with_rights: bool) -> str:
+        """Return the line for another machine: the effects key of a tenant, and the rights key if it is asked for."""
+        keys = dict(self._keys_of(tenant))
+        seed = keys.get("seed")
+        if seed is None and with_rights:
+            raise KeyUnusable(f"the rights key of tenant {tenant} is not here; run this where the ledger's keys are")
+        if seed is not None:
+            keys["public"] = _Signing(bytes.fromhex(seed)).public.hex()
+        if not with_rights:
+            keys.pop("seed", None)
+        content = {"v": _VERSION, "ledger": self._ledger_name, "tenant": tenant, **keys}
+        return urlsafe_b64encode(json.dumps(content, sort_keys=True).encode()).decode()
+
+
+class NewestVersions:
+    """Remembers the newest version of each sheet: in memory, and of what was sealed in a file beside the keys."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._seen: dict[SheetRef, int] = {}
+        self._kept: dict[SheetRef, int] = {}
+        self._mark: tuple[int, int] | None = None
+
+    def version(self, ref: SheetRef) -> int:
+        """Return the newest version that was seen here or sealed anywhere; 0 if none was."""
+        self._read_again()
+        return max(self._seen.get(ref, 0), self._kept.get(ref, 0))
+
+    def note(self, ref: SheetRef, version: int) -> None:
+        """Note a version that was seen."""
+        if version > self._seen.get(ref, 0):
+            self._seen[ref] = version
+
+    def keep(self, versions: Mapping[SheetRef, int]) -> None:
+        """Keep versions that were sealed; durable when it returns."""
+        if self._path is None:
+            for ref, version in versions.items():
+                self.note(ref, version)
+            return
+        with locked(self._path.parent):
+            self._mark = None
+            self._read_again()
+            newer = {ref: version for ref, version in versions.items() if version > self._kept.get(ref, 0)}
+            if newer:
+                self._write({**self._kept, **newer})
+
+    def reset(self) -> None:
+        """Forget everything: the ledger goes on from an older state, as a person said."""
+        self._seen = {}
+        if self._path is not None:
+            with locked(self._path.parent):
+                self._write({})
+
+    def _write(self, versions: dict[SheetRef, int]) -> None:
+        assert self._path is not None
+        rows = [[kind, id_, version] for (kind, id_), version in sorted(versions.items())]
+        write_private(self._path, json.dumps(rows).encode())
+        self._mark = None
+
+    def _read_again(self) -> None:
+        if self._path is None:
+            return
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - asked for every right that is read
+        except FileNotFoundError:
+            return
+        mark = (found.st_ino, found.st_mtime_ns)
+        if mark == self._mark:
+            return
+        try:
+            content = read_private(self._path, most=None)
+            kept = {SheetRef(kind, id_): version for kind, id_, version in json.loads(content or b"[]")}
+        except (ValueError, TypeError, OSError) as problem:
+            raise KeyUnusable(f"{self._path} cannot be read ({problem}); put it back from your backup") from problem
+        if len(kept) < len(self._kept):
+            self._seen = {}  # a person let the ledger go on from an older state
+        self._kept, self._mark = kept, mark
+
+
+def writer_keys(store: Store, keys: Path | None) -> WriterKeys | None:
+    """Return the writer keys of a ledger; None if its rows carry no macs.
+
+    Args:
+        store: The ledger's own store, not a server.
+        keys: The folder of all keys.
+
+    Raises:
+        KeyUnusable: Its rows carry macs, and the keys are not here.
+    """
+    if store.address == ":memory:":
+        return None  # no other program can write there
+    given = _given(store.ledger_name)
+    ring = None if keys is None else ring_folder(store.ledger_name, keys)
+    master = None if ring is None else read_private(ring / _FILE)
+    if master is None and not given:
+        if store.has_macs():
+            raise KeyUnusable(
+                f"the rows of {store.ledger_name} carry macs, and its writer keys are not in {ring}. On the machine "
+                f"that has them run: indelible keys export-writer; then set ${VARIABLE} to what it prints, here. "
+                "Nothing was written"
+            )
+        return None
+    if master is not None and not store.has_macs():
+        store.begin_macs()  # a process died before it could say so
+    return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring)
+
+
+def copy_writer_keys(old: str, new: str, tenant: str) -> None:
+    """Give a ledger the keys of a tenant that moves there from another one, where both are files."""
+    source, target = ring_folder(old, None), ring_folder(new, None)
+    master = read_private(source / _FILE)
+    if master is None:
+        return
+    keys = WriterKeys(old, _read_master(master, source), {}, source)
+    with locked(target):
+        write_private(_taken_file(target, tenant), keys.export(tenant, with_rights=True).encode())
+
+
+def make_writer_keys(store: Store, keys: Path) -> bool:
+    """Make the writer keys of a ledger in which nothing was written; return False if something was, without keys.
+
+    If this process dies in between, the next one that calls this makes them: the ledger is still empty.
+    """
+    ring = ring_folder(store.ledger_name, keys)
+    if read_private(ring / _FILE) is not None:
+        return True
+    with locked(ring):
+        if read_private(ring / _FILE) is not None or not store.begin_macs():
+            return read_private(ring / _FILE) is not None  # another process was faster, or the ledger is from before
+        write_private(ring / _FILE, os.urandom(KEY_BYTES).hex().encode() + b"\n")
+    return True
+
+
+def _read_master(content: bytes, ring: Path | None) -> bytes:
+    try:
+        master = bytes.fromhex(content.decode("ascii", "replace").strip())
+    except ValueError:
+        master = b""
+    if len(master) != KEY_BYTES:
+        raise KeyUnusable(f"{ring}/{_FILE} is no writer key: it has to be {2 * KEY_BYTES} hexadecimal digits")
+    return master
+
+
+def _taken_file(ring: Path, tenant: str) -> Path:
+    return ring / f"writers-{file_name(tenant)}.key"
+
+
+def _taken(ring: Path, tenant: str) -> dict[str, str] | None:
+    """Return the keys of a tenant that was moved here from another ledger; None if it was not."""
+    kept = read_private(_taken_file(ring, tenant))
+    return None if kept is None else _read_line(kept.decode("ascii", "replace"))
+
+
+def _given(ledger_name: str) -> dict[str, dict[str, str]]:
+    """Return the keys that the environment holds for a ledger, by tenant."""
+    lines = map(_read_line, os.environ.get(VARIABLE, "").split())
+    return {keys["tenant"]: keys for keys in lines if keys["ledger"] == ledger_name}
+
+
+def _read_line(line: str) -> dict[str, str]:
+    try:
+        keys: dict[str, Any] = json.loads(urlsafe_b64decode(line.encode()))
+        if keys["v"] != _VERSION or not all(isinstance(keys[name], str) for name in ("ledger", "tenant", "public")):
+            raise ValueError
+        for name in ("effects", "public", *(("seed",) if "seed" in keys else ())):
+            if len(bytes.fromhex(keys[name])) != KEY_BYTES:
+                raise ValueError
+    except (ValueError, LookupError, TypeError):
+        raise KeyUnusable(
+            f"${VARIABLE} holds something that is no writer key; set it to what this prints: "
+            "indelible keys export-writer"
+        ) from None
+    return {name: str(value) for name, value in keys.items()}
+
+
+class _Signing:
+    """Signs rights. The private key is made when it is first used: that loads a library of ciphers."""
+
+    def __init__(self, seed: bytes) -> None:
+        self._seed = seed
+        self._private: Any = None
+
+    def _key(self) -> Any:
+        if self._private is None:
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+            self._private = Ed25519PrivateKey.from_private_bytes(self._seed)
+        return self._private
+
+    def __call__(self, message: bytes) -> bytes:
+        signature: bytes = self._key().sign(message)
+        return signature
+
+    @property
+    def public(self) -> bytes:
+        """Is the public half."""
+        raw: bytes = self._key().public_key().public_bytes_raw()
+        return raw
+
+
+def _verifier(public: bytes | None, seed: str | None) -> Callable[[bytes, bytes], bool]:
+    @lru_cache(maxsize=10_000)
+    def verify(message: bytes, signature: bytes) -> bool:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        raw = public if public is not None else _Signing(bytes.fromhex(seed or "")).public
+        try:
+            Ed25519PublicKey.from_public_bytes(raw).verify(signature, message)
+        except InvalidSignature:
+            return False
+        return True
+
+    return verify

@@ -1,0 +1,288 @@
+"""Promises of core.macs: a row that no key holder wrote is not believed, and an effects key makes no right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from datetime import timedelta
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from indelible.core.approvals.grants import Grant, grant_sheet
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
+from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, derived_key
+from indelible.core.policy.budgets import budget_ref
+from indelible.core.sheets import Sheet, SheetFilter, SheetRef, body_of
+from indelible.core.verifying.permissions import FACTS_OF_SHEETS
+from indelible.errors import KeyUnusable, RecordForged
+from tests.core.making import HOUR, NOON, effect
+
+MASTER = bytes(range(32))
+HASH = "ab" * 32
+
+
+class Remembered:
+    """Remembers versions in memory."""
+
+    def __init__(self) -> None:
+        self.versions: dict[SheetRef, int] = {}
+
+    def version(self, ref: SheetRef) -> int:
+        return self.versions.get(ref, 0)
+
+    def note(self, ref: SheetRef, version: int) -> None:
+        self.versions[ref] = max(version, self.version(ref))
+
+    def keep(self, versions: Mapping[SheetRef, int]) -> None:
+        for ref, version in versions.items():
+            self.note(ref, version)
+
+    def reset(self) -> None:
+        self.versions = {}
+
+
+def sign(message: bytes) -> bytes:
+    return sha256(b"rights" + message).digest() * 2
+
+
+def verify(message: bytes, signature: bytes) -> bool:
+    return signature == sign(message)
+
+
+def macs(tenant: str = "default", *, has_rights: bool = True, told: list[str] | None = None) -> Macs:
+    return Macs(
+        tenant,
+        derived_key(MASTER, tenant, "effects"),
+        verify=verify,
+        sign=sign if has_rights else None,
+        newest=Remembered(),
+        tell=(told if told is not None else []).append,
+    )
+
+
+def written(by: Macs, sheet: Sheet, before: Sheet | None = None) -> Sheet:
+    """Return a sheet as it is read after it was written."""
+    return replace(sheet, mac=by.of_sheet(sheet, before))
+
+
+def stop(*, is_in_force: bool, version: int = 1) -> Sheet:
+    said = stop_after(None, is_in_force=is_in_force, by=SYSTEM, at=NOON, reason="a drill")
+    return replace(stop_sheet(replace(said, version=version)), run_id="indelible:stops", seq=version - 1)
+
+
+def approval(status: str = "approved", votes: int = 1, **more: Any) -> Sheet:
+    content = {"digest": "aa", "votes": [{"by": f"person-{number}"} for number in range(votes)], **more}
+    return Sheet(kind="approval", id="apr_1", status=status, body=body_of(content), run_id="r", seq=3)
+
+
+def grant(uses_left: int = 3, version: int = 1, tool: str = "pay", *, is_ended: bool = False) -> Sheet:
+    words: dict[str, Any] = {"pin": None, "pinned": "aa", "schema": "s", "policy": "p", "rule": "r"}
+    until = NOON + HOUR
+    given = Grant(
+        id="g", version=version, tool=tool, uses_left=uses_left, until=until, given_by="ada", approval_id="a", **words
+    )
+    return replace(grant_sheet(replace(given, is_ended=is_ended)), run_id="r", seq=version)
+
+
+def test_each_tenant_and_each_use_has_a_key_of_its_own() -> None:
+    keys = {derived_key(MASTER, tenant, use) for tenant in ("a", "b") for use in ("effects", "rights")}
+    assert len(keys) == 4
+    with pytest.raises(AssertionError):
+        derived_key(MASTER, "a", "anything")
+
+
+def test_an_event_is_believed_with_its_own_mac_alone() -> None:
+    own, other = macs(), macs("other")
+    mac = own.of_event("tool_call_started", HASH)
+    assert len(mac) == MAC_BYTES
+    assert own.is_of_event("tool_call_started", HASH, mac)
+    assert not own.is_of_event("tool_call_started", "cd" * 32, mac)
+    assert not own.is_of_event("tool_call_started", HASH, None)
+    assert not other.is_of_event("tool_call_started", HASH, mac)
+    own.check_head("r", HASH, ("tool_call_started", HASH, mac))
+    for found in (None, ("tool_call_started", "cd" * 32, mac), ("tool_call_started", HASH, None)):
+        with pytest.raises(RecordForged):
+            own.check_head("r", HASH, found)
+
+
+def test_every_event_that_tells_of_a_right_needs_the_rights_key() -> None:
+    assert {*FACTS_OF_SHEETS, "approval_received", "approval_voted"} == RIGHT_EVENTS
+    whole, worker = macs(), macs(has_rights=False)
+    for event_type in sorted(RIGHT_EVENTS):
+        mac = whole.of_event(event_type, HASH)
+        assert worker.is_of_event(event_type, HASH, mac), "a worker can check what it cannot make"
+        assert not worker.is_of_event(event_type, HASH, mac[:MAC_BYTES])
+        with pytest.raises(KeyUnusable):
+            worker.of_event(event_type, HASH)
+
+
+_CHANGES: dict[str, Any] = {
+    "status": "ready",
+    "attempt": 7,
+    "version": 9,
+    "opened_seq": 8,
+    "detail_seq": 8,
+    "doubted": 1,
+    "created_at": NOON + HOUR,
+    "updated_at": NOON + HOUR,
+    "charges_json": b"[]",
+    "side_effect": "read",
+}
+_NOT_IN_ROW = {"lease_until", "args_json", "detail_json"}
+
+
+def test_every_column_of_an_effect_is_in_its_mac_but_the_lease() -> None:
+    keys, honest = macs(), effect("processing")
+    mac = keys.of_effect(honest)
+    for field in fields(honest):
+        changed = (
+            replace(honest, **{field.name: _CHANGES.get(field.name, "other")})
+            if field.name not in _NOT_IN_ROW
+            else honest
+        )
+        assert (keys.of_effect(changed) == mac) is (field.name in _NOT_IN_ROW), field.name
+    assert keys.of_effect(replace(honest, lease_until=NOON + HOUR)) == mac
+
+
+def test_an_effect_is_believed_with_its_own_row_arguments_and_detail_alone() -> None:
+    keys = macs()
+    done = effect("succeeded", detail_seq=2, detail_json=b'"paid"')
+    assert done.args_json is not None
+    own = keys.of_effect(done)
+    args = keys.of_payload(done.run_id, done.opened_seq, "args", done.args_json)
+    result = keys.of_payload(done.run_id, 2, "result", b'"paid"')
+    keys.check_effect(done, own, args, result)
+    keys.check_effect(replace(done, args_json=None, detail_json=None), own, None, None)  # erased
+    keys.check_effect(effect("processing"), keys.of_effect(effect("processing")), args, None)
+    for wrong in (
+        (None, args, result),
+        (own, None, result),
+        (own, result, result),
+        (own, args, None),
+        (own, args, args),
+    ):
+        with pytest.raises(RecordForged):
+            keys.check_effect(done, *wrong)
+    with pytest.raises(RecordForged):
+        keys.check_effect(replace(done, status="failed"), own, args, result)
+
+
+def test_a_sheet_is_believed_as_it_was_written_and_not_otherwise() -> None:
+    told: list[str] = []
+    keys = macs(told=told)
+    run = written(keys, Sheet(kind="run", id="r", status="active", body=b"{}", run_id="r", seq=0, created_at=NOON))
+    assert keys.checked(run) == run
+    for changed in (
+        replace(run, status="completed"),
+        replace(run, topic="other"),
+        replace(run, due_at=NOON),
+        replace(run, seq=1),
+        replace(run, run_id="s"),
+        replace(run, id="s"),
+        replace(run, version=2),
+        replace(run, created_at=NOON + timedelta(microseconds=1)),
+        replace(run, body=b'{"a":1}'),
+        replace(run, mac=None),
+    ):
+        found = keys.checked(changed)
+        assert found.body is None, "nothing is decided on it"
+        assert found.guard == changed.version, "it is written over as it stands"
+    assert keys.checked(replace(run, body=None)).body is None, "it was erased"
+    assert len(told) == 2, "each row is told of once"
+
+
+def test_a_sheet_that_no_event_commits_to_raises_when_it_is_not_believed() -> None:
+    keys = macs()
+    limit = written(keys, Sheet(kind="limit", id="r", status="active", body=b"{}"))
+    assert keys.checked(limit) == limit
+    for changed in (replace(limit, body=b'{"a":1}'), replace(limit, body=None)):
+        with pytest.raises(RecordForged):
+            keys.checked(changed)
+
+
+@pytest.mark.parametrize(
+    "sheet", [stop(is_in_force=False), approval(), approval("pending"), grant()], ids=lambda one: one.kind
+)
+def test_an_effects_key_makes_no_right(sheet: Sheet) -> None:
+    whole, worker = macs(), macs(has_rights=False)
+    right = written(whole, sheet)
+    assert worker.checked(right) == right
+    with pytest.raises(KeyUnusable):
+        worker.of_sheet(sheet, None)
+    forged = replace(sheet, mac=right.mac[:MAC_BYTES] if right.mac else None)
+    assert worker.checked(forged).body is None
+    assert worker.checked(replace(right, mac=(right.mac or b"")[:MAC_BYTES] + bytes(72))).body is None
+
+
+def test_a_worker_uses_votes_and_grants_and_adds_none() -> None:
+    whole, worker = macs(), macs(has_rights=False)
+    voted = written(whole, approval())
+    used = replace(voted, version=2, status="consumed", seq=4)
+    assert worker.checked(written(worker, used, voted)) == used
+    given_back = replace(voted, version=3, status="approved", seq=5)
+    again = written(worker, given_back, voted)
+    assert worker.checked(again) == given_back, "it is handed back with the votes that it had"
+    for more in (approval(votes=2), approval(digest="bb")):
+        with pytest.raises(KeyUnusable):
+            worker.of_sheet(replace(more, version=2), voted)
+    assert worker.checked(written(worker, approval("pending", votes=0))).body is not None, "a question is no right"
+    asked = written(worker, approval("pending", votes=0))
+    with pytest.raises(KeyUnusable):
+        worker.of_sheet(approval("pending"), asked)
+    with pytest.raises(KeyUnusable):
+        worker.of_sheet(approval("approved"), replace(voted, body=None))
+
+
+def test_a_grant_is_used_up_and_never_filled_again() -> None:
+    whole, worker = macs(), macs(has_rights=False)
+    given = written(whole, grant(3))
+    used = written(worker, grant(2, version=2), given)
+    assert worker.checked(used) == used
+    assert worker.checked(written(worker, grant(1, version=3), used)).body is not None
+    with pytest.raises(KeyUnusable):
+        worker.of_sheet(grant(4, version=2), given)
+    with pytest.raises(KeyUnusable):
+        worker.of_sheet(grant(2, version=2, tool="wire"), given)
+
+
+def test_an_older_right_that_is_put_back_gives_nothing() -> None:
+    keys = macs()
+    first, second = written(keys, grant(3)), written(keys, grant(3, version=2, is_ended=True))
+    assert keys.checked(first) == first
+    assert keys.checked(second) == second
+    found = keys.checked(first)
+    assert (found.body, found.version, found.guard) == (None, 2, 1)
+    assert written(keys, replace(grant(2), version=3), found).mac, "a holder of the rights key writes over it"
+
+
+def test_an_old_stop_is_believed_and_an_old_end_of_a_stop_is_not() -> None:
+    keys = macs()
+    let_go, stopped = written(keys, stop(is_in_force=False, version=2)), written(keys, stop(is_in_force=True))
+    keys.newest.note(STOP_REF, 3)
+    found = keys.checked(stopped)
+    assert (found.body, found.version, found.guard) == (stopped.body, 3, 1)
+    assert keys.checked(let_go).body is None
+
+
+def test_a_remembered_sheet_that_is_gone_is_not_taken_for_none() -> None:
+    keys = macs()
+    keys.newest.note(STOP_REF, 2)
+    keys.newest.note(budget_ref("daily"), 2)
+    seen = keys.believed({STOP_REF: None, SheetRef("policy", "current"): None, SheetRef("limit", "r"): None})
+    gone = seen[STOP_REF]
+    assert gone is not None
+    assert (gone.body, gone.version, gone.guard) == (None, 2, 0)
+    assert seen[SheetRef("policy", "current")] is None
+    assert seen[SheetRef("limit", "r")] is None
+    with pytest.raises(RecordForged):
+        keys.believed({budget_ref("daily"): None})
+    assert keys.believed_list([], SheetFilter(kind="stop")) == []
+    assert keys.believed_list([], SheetFilter(kind="policy", id="current")) == []
+    (listed,) = keys.believed_list([], SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id))
+    assert listed.body is None
+    run = Sheet(kind="run", id="r", version=0, status="open", body=b"{}")
+    assert keys.believed_list([run], SheetFilter(kind="run", with_unstarted=True)) == [run]
+    assert keys.believed_list([replace(run, version=1)], SheetFilter(kind="run"))[0].body is None

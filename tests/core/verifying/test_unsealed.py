@@ -1,0 +1,123 @@
+"""Promises of core.verifying.unsealed: nothing is sealed that no key holder wrote or that no rule allows."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from indelible.core.batch import Batch
+from indelible.core.commands import Claimed, Record
+from indelible.core.effects.calls import DEFAULT_TENANT
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.effects.stopping import telling
+from indelible.core.effects.stops import STOP_REF, stop_after
+from indelible.core.events import Event, event_hash, facts_json
+from indelible.core.journal.journal import Waiting
+from indelible.core.macs import MAC_BYTES
+from indelible.core.policy.budgets import budget_ref, charges_json
+from indelible.core.policy.verdicts import ONE_AT_A_TIME
+from indelible.core.sheets import SheetRef
+from indelible.core.verifying.unsealed import Unsealed, remembered_in
+from tests.core.making import NOON, Shelf, charge, charging, finish, open_command, relinquish, stamp
+from tests.core.test_macs import macs
+
+KEYS = macs()
+
+
+def waiting(event: Event) -> Waiting:
+    """Return an event as it waits, written by a key holder."""
+    return Waiting(
+        event.run_id, event.seq, bytes.fromhex(event.hash), event.body, KEYS.of_event(event.type, event.hash)
+    )
+
+
+def nothing(run_id: str, seq: int, effect_id: str) -> None:
+    """Find no event before."""
+
+
+def lived(shelf: Shelf) -> list[Waiting]:
+    """Return the events of a call that ran."""
+    (claimed,) = shelf.apply(open_command()).answers
+    assert isinstance(claimed, Claimed)
+    shelf.apply(finish(claimed.claim))
+    return [waiting(event) for events in shelf.events.values() for event in events]
+
+
+def test_what_the_rules_made_is_sealed_whole_or_in_parts() -> None:
+    first, last = lived(Shelf())
+    examine = Unsealed(KEYS)
+    assert examine([first, last], nothing) == set()
+    assert examine([first], nothing) == set()
+    assert examine([last], lambda *_: first.body) == set()
+    assert not examine.problems
+
+
+def test_what_was_changed_is_named_with_its_run_and_the_rest_of_the_run_waits() -> None:
+    first, last = lived(Shelf())
+    other = lived(Shelf())[0]
+    no_event = b'{"v":1}'
+    for wrong in (
+        first._replace(body=None),
+        first._replace(body=(first.body or b"") + b" "),
+        first._replace(mac=None),
+        first._replace(mac=bytes(MAC_BYTES)),
+        first._replace(seq=7),
+        first._replace(body=no_event, hash=bytes.fromhex(event_hash(no_event))),
+        first._replace(body=b"\xff", hash=bytes.fromhex(event_hash(b"\xff"))),
+    ):
+        examine = Unsealed(KEYS)
+        assert examine([wrong, last], nothing) == {first.run_id}
+        assert f"run {first.run_id}" in examine.problems[first.run_id]
+    elsewhere = other._replace(run_id="another")
+    assert Unsealed(KEYS)([elsewhere, first, last], nothing) == {"another"}
+
+
+def test_98_a_move_from_a_status_that_was_put_back_is_named() -> None:
+    """The row of an effect was put back to what it was before; what is written on it does not follow."""
+    shelf = Shelf()
+    (claimed,) = shelf.apply(open_command()).answers
+    assert isinstance(claimed, Claimed)
+    before = shelf.effects.copy()
+    shelf.apply(relinquish(claimed.claim, "in_doubt"))
+    shelf.effects = before
+    shelf.apply(finish(claimed.claim))
+    events = [waiting(event) for told in shelf.events.values() for event in told]
+    assert Unsealed(KEYS)(events[:2], nothing) == set()
+    assert Unsealed(KEYS)(events, nothing) == {events[0].run_id}
+    assert Unsealed(KEYS)(events[2:], lambda *_: events[1].body) == {events[0].run_id}
+    assert Unsealed(KEYS)(events[1:2], lambda *_: b"unreadable") == {events[0].run_id}, "it begins in the middle"
+
+
+def told_fact(shelf: Shelf, command: Record) -> Waiting:
+    batch: Batch = shelf.apply(command)
+    return waiting(batch.events[0])
+
+
+def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered() -> None:
+    shelf = Shelf()
+    stop = stop_after(None, is_in_force=True, by=SYSTEM, at=NOON, reason="a drill")
+    right = told_fact(shelf, telling(stop, DEFAULT_TENANT, stamp()))
+    plain = Record(
+        tenant=DEFAULT_TENANT, run_id="r", stamp=stamp(), event_type="artifact_created", facts=facts_json({})
+    )
+    fact = told_fact(shelf, plain)
+    examine = Unsealed(KEYS)
+    assert examine([right, fact], nothing) == set()
+    assert examine.rights == [(right.run_id, right.seq, "stop")]
+    assert examine([right._replace(mac=(right.mac or b"")[:MAC_BYTES])], nothing) == {right.run_id}
+
+
+def test_what_is_taken_from_budgets_is_remembered() -> None:
+    shelf = Shelf()
+    shelf.apply(open_command(verdict=charging(charge())))
+    examine = Unsealed(KEYS)
+    assert examine([waiting(event) for told in shelf.events.values() for event in told], nothing) == set()
+    assert [kind for _, _, kind in examine.rights] == ["charges"]
+
+
+def test_what_an_event_committed_to_names_the_sheets_to_remember() -> None:
+    kept, of_resource = charge(), charge(budget=f"{ONE_AT_A_TIME}lock", window=timedelta(milliseconds=1))
+    assert remembered_in("charges", charges_json((kept,))) == [budget_ref("spend")]
+    assert remembered_in("charges", charges_json((of_resource,))) == []
+    assert remembered_in("stop", b'{"id":"effects"}') == [STOP_REF]
+    assert remembered_in("policy", b'{"version":"1"}') == [SheetRef("policy", "current")]
+    assert remembered_in("grant", b'"encrypted"') == []
