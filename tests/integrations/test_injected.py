@@ -8,8 +8,9 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Annotated, Any
 
 import pytest
@@ -25,6 +26,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 from pydantic_ai import Agent, DeferredToolRequests, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -462,8 +464,172 @@ def test_values_are_shown_as_json_or_named_by_their_type() -> None:
             "limits": {"day": 5},
             "db": inner,
             "auth_token": {"not_shown": "str"},
-            "headers": {"not_shown": "dict"},
+            "headers": {"api_key": {"not_shown": "str"}},
         },
         "text": {"not_shown": "str"},
         "none": None,
+    }
+
+
+class Loose(BaseModel):
+    """Has a field, and whatever else it is given."""
+
+    model_config = ConfigDict(extra="allow")
+    region: str = "eu"
+    _iban: str = PrivateAttr("A")
+
+
+class Held:
+    """Keeps what the tool reads in an attribute that is not public."""
+
+    def __init__(self, iban: str) -> None:
+        self._iban = iban
+        self.region = "eu"
+
+
+class Only:
+    __slots__ = ("iban",)
+
+    def __init__(self, iban: str) -> None:
+        self.iban = iban
+
+
+class Slotted(Held):
+    __slots__ = ("__hidden", "iban")
+
+    def __init__(self, iban: str) -> None:
+        super().__init__("A")
+        self.iban = iban
+        self.__hidden = iban
+
+
+@dataclass
+class Initial:
+    region: str = "eu"
+    iban: InitVar[str] = "A"
+
+    def __post_init__(self, iban: str) -> None:
+        self.iban = iban
+
+
+class Named(dict[str, Any]):
+    """A mapping with an attribute."""
+
+    iban: str
+
+
+class Coded(str):
+    """A text with an attribute."""
+
+    iban: str
+
+
+def private(iban: str) -> Any:
+    made = Loose()
+    made._iban = iban
+    return made
+
+
+def with_attribute(made: Any, iban: str) -> Any:
+    made.iban = iban
+    return made
+
+
+HOLDERS: dict[str, tuple[Any, Any]] = {
+    "extra fields": (lambda iban: Loose(iban=iban), lambda deps: deps.iban),
+    "private of a model": (private, lambda deps: deps._iban),
+    "private of an object": (Held, lambda deps: deps._iban),
+    "slots": (Slotted, lambda deps: deps.iban),
+    "slots alone": (Only, lambda deps: deps.iban),
+    "numbered": (lambda iban: {"to": {1: iban}}, lambda deps: deps["to"][1]),
+    "init variable": (lambda iban: Initial(iban=iban), lambda deps: deps.iban),
+    "set later": (lambda iban: with_attribute(Deps("acme"), iban), lambda deps: deps.iban),
+    "attribute of a mapping": (lambda iban: with_attribute(Named(region="eu"), iban), lambda deps: deps.iban),
+    "beside a secret": (lambda iban: {"to": {"iban": iban, "token": "t"}}, lambda deps: deps["to"]["iban"]),
+    "beside a number": (lambda iban: {"to": {"iban": iban, "max_tokens": 1}}, lambda deps: deps["to"]["iban"]),
+    "beside a handle": (lambda iban: {"to": {"iban": iban, "db": object()}}, lambda deps: deps["to"]["iban"]),
+}
+
+
+def holding_agent(ledger: Ledger, read: Any) -> Agent[Any, Any]:
+    def charge(ctx: RunContext[Any], amount: int) -> str:
+        """Charges."""
+        paid.append(read(ctx))
+        return "charged"
+
+    def answers(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        if len(messages) == 1:
+            return ModelResponse(parts=[ToolCallPart("charge", {"amount": 5}, "c1")])
+        return ModelResponse(parts=[TextPart("done")])
+
+    paid.clear()
+    gate = LedgerCapability(ledger, terms={"charge": ASKS})
+    return Agent(FunctionModel(answers), tools=[charge], output_type=[str, DeferredToolRequests], capabilities=[gate])
+
+
+async def asked_then_run(ledger: Ledger, agent: Agent[Any, Any], first: dict[str, Any], then: dict[str, Any]) -> Any:
+    asked: Any = await agent.run("go", conversation_id="order-123", **first)
+    approve(ledger)
+    answers = asked.output.build_results(approve_all=True)
+    words: dict[str, Any] = {"message_history": asked.all_messages(), "deferred_tool_results": answers}
+    return (await agent.run(conversation_id="order-123", **words, **then)).output
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("iban", ["OURS", "MALLORY"])
+@pytest.mark.parametrize("name", HOLDERS)
+async def test_89_nothing_that_the_dependencies_hold_changes_unseen(ledger: Ledger, name: str, iban: str) -> None:
+    make, read = HOLDERS[name]
+    agent = holding_agent(ledger, lambda ctx: read(ctx.deps))
+    output = await asked_then_run(ledger, agent, {"deps": make("OURS")}, {"deps": make(iban)})
+    if iban == "OURS":
+        assert (paid, output) == (["OURS"], "done")
+    else:
+        assert (paid, isinstance(output, DeferredToolRequests)) == ([], True)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("iban", ["OURS", "MALLORY"])
+async def test_89_the_metadata_of_a_pydantic_ai_run_is_bound(ledger: Ledger, iban: str) -> None:
+    agent = holding_agent(ledger, lambda ctx: ctx.metadata["iban"])
+    output = await asked_then_run(ledger, agent, {"metadata": {"iban": "OURS"}}, {"metadata": {"iban": iban}})
+    if iban == "OURS":
+        assert (paid, output) == (["OURS"], "done")
+    else:
+        assert (paid, isinstance(output, DeferredToolRequests)) == ([], True)
+
+
+def test_89_all_that_an_object_holds_is_shown_or_named() -> None:
+    class Lazy:
+        def __init__(self) -> None:
+            self.region = "eu"
+
+        @cached_property
+        def iban(self) -> str:
+            return "computed"
+
+    lazy = Lazy()
+    assert lazy.iban == "computed"
+    values = {
+        "nested": {"to": {"iban": "A", "api_token": "t", "max_tokens": 3, "access_tokens": ["t"]}},
+        "several": [{"iban": "A", "password": "p"}, ("x", 1)],
+        "slots": Slotted("A"),
+        "lazy": lazy,
+        "clashing": with_attribute(Named(iban="item"), "attribute"),
+        "text": {"code": with_attribute(Coded("eu"), "A")},
+        "same": {1: "A", "1": "B"},
+        "inside": {"same": {1: "A", "1": "B"}},
+        "class": Lazy,
+    }
+    text = {"not_shown": "str"}
+    assert recorded(values) == {
+        "nested": {"to": {"iban": "A", "api_token": text, "max_tokens": 3, "access_tokens": {"not_shown": "list"}}},
+        "several": [{"iban": "A", "password": text}, ["x", 1]],
+        "slots": {"_iban": "A", "region": "eu", "iban": "A", "_Slotted__hidden": "A"},
+        "lazy": {"region": "eu"},
+        "clashing": {"iban": "item", "iban_": "attribute"},
+        "text": {"code": {"not_shown": f"{__name__}.Coded"}},
+        "same": {"not_shown": "dict"},
+        "inside": {"same": {"not_shown": "dict"}},
+        "class": {"not_shown": "type"},
     }

@@ -239,3 +239,31 @@ async def test_37_an_output_function_that_raises_after_the_deed_is_not_called_an
         await agent.run("go", conversation_id="order-1")
     assert charged == [5]
     assert [effect.status for effect in await ledger.effects(status="in_doubt")] == ["in_doubt"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("names", [("refunder", "charger"), (None, None)])
+async def test_53_another_agent_with_the_same_prompt_is_asked_itself(
+    ledger: AsyncLedger, names: tuple[str | None, str | None]
+) -> None:
+    asked: list[str] = []
+
+    def model(says: str) -> FunctionModel:
+        def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+            asked.append(says)
+            return ModelResponse(parts=[TextPart(says)])
+
+        return FunctionModel(answer)
+
+    def charge(amount: int) -> str:
+        """Charges."""
+        return "charged"
+
+    behind = LedgerCapability(ledger, run="order-1")
+    tools = [] if names[0] else [charge]  # agents without names are told apart by their tools
+    first = Agent(model("first"), name=names[0], capabilities=[behind])
+    second = Agent(model("second"), name=names[1], tools=tools, capabilities=[behind])
+    for _ in range(2):
+        said = [(await agent.run("order 123", infer_name=False)).output for agent in (first, second)]
+        assert said == ["first", "second"]
+    assert asked == ["first", "second"]

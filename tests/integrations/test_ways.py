@@ -40,8 +40,14 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.pregel.remote import RemoteGraph
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai import DeferredToolRequests, FunctionToolset, RunContext, TextOutput, ToolOutput
-from pydantic_ai.capabilities import NativeTool, WrapperCapability
+from pydantic_ai import CallDeferred, DeferredToolRequests, FunctionToolset, RunContext, TextOutput, ToolOutput
+from pydantic_ai.capabilities import (
+    AbstractCapability,
+    HandleDeferredToolCalls,
+    Hooks,
+    NativeTool,
+    WrapperCapability,
+)
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.native_tools import WebSearchTool as NativeWebSearch
@@ -327,6 +333,39 @@ def validators() -> None:
     run_pydantic(agent)
 
 
+def deferring(amount: int) -> str:
+    """Charges, and leaves the doing to others."""
+    raise CallDeferred
+
+
+def pays_deferred(ctx: RunContext[Any], requests: DeferredToolRequests) -> Any:
+    done.extend("paid" for _ in requests.calls)
+    return requests.build_results(calls={call.tool_call_id: "paid" for call in requests.calls})
+
+
+class Carries(AbstractCapability[Any]):
+    """Carries out deferred calls itself."""
+
+    async def handle_deferred_tool_calls(self, ctx: RunContext[Any], *, requests: DeferredToolRequests) -> Any:
+        return pays_deferred(ctx, requests)
+
+
+async def pays_deferred_async(ctx: RunContext[Any], *, requests: DeferredToolRequests) -> Any:
+    return pays_deferred(ctx, requests)
+
+
+def handlers() -> None:
+    run_pydantic(py_agent("deferring", [HandleDeferredToolCalls(handler=pays_deferred)], tools=[deferring]))
+
+
+HANDLERS: dict[str, Any] = {
+    "handler": lambda: HandleDeferredToolCalls(handler=pays_deferred),
+    "wrapped": lambda: WrapperCapability(HandleDeferredToolCalls(handler=pays_deferred)),
+    "hook": lambda: Hooks(deferred_tool_calls=pays_deferred_async),
+    "capability": Carries,
+}
+
+
 def native() -> None:
     with suppress(Exception):  # a scripted model has no such tools; the gate comes first
         try:
@@ -379,6 +418,7 @@ TRIED: dict[str, dict[str, Callable[[], Any]]] = {
         "native tools": native,
         "external tools": external,
         "output validators": validators,
+        "handlers of deferred calls": handlers,
     },
 }
 GUARDED = [(name, way.name) for name in TRIED for way in WAYS[name] if way.is_guarded]
@@ -554,6 +594,30 @@ async def test_88_an_adapter_that_is_strict_stays_so_everywhere(ledger: Ledger, 
     agent = py_agent(None, capabilities=[NativeTool(NativeWebSearch()), kind(ledger, strict=True)])
     with instrument(ledger) if is_everywhere else nullcontext(), pytest.raises(BadCall, match="web_search"):
         await agent.run("go", conversation_id="order-1")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("given", HANDLERS)
+@pytest.mark.parametrize("is_everywhere", [False, True])
+@pytest.mark.parametrize("at_run", [False, True])
+async def test_88_handlers_of_deferred_calls_are_refused_however_they_are_given(
+    ledger: Ledger, given: str, is_everywhere: bool, at_run: bool
+) -> None:
+    here: Any = instrument(ledger, strict=True) if is_everywhere else nullcontext()
+    gate = [] if is_everywhere else [LedgerCapability(ledger, strict=True)]
+    handling = [HANDLERS[given]()]
+    agent = py_agent("deferring", gate if at_run else [*gate, *handling], tools=[deferring])
+    with here, pytest.raises(BadCall, match="handlers of deferred calls"):
+        await agent.run("go", conversation_id="order-1", capabilities=handling if at_run else [])
+    assert done == []
+
+
+@pytest.mark.anyio
+async def test_88_hooks_that_handle_no_deferred_calls_are_not_refused(ledger: Ledger) -> None:
+    behind = [Hooks(), WrapperCapability(Hooks()), LedgerCapability(ledger, strict=True)]
+    agent = py_agent(capabilities=behind, tools=[charge])
+    await agent.run("go", conversation_id="order-1")
+    assert done == ["paid"]
 
 
 @pytest.mark.anyio

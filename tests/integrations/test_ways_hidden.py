@@ -21,7 +21,7 @@ from agents.sandbox.capabilities import Shell
 from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableParallel, RunnablePick
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -195,6 +195,72 @@ def remote() -> Any:
     return RemoteGraph("agent", client=Client(), sync_client=Client())  # type: ignore[arg-type]
 
 
+def _told(call: Any) -> ToolMessage:
+    done.append("own code")
+    return ToolMessage(content="paid", tool_call_id=call["id"], name=call["name"])
+
+
+class Runs(ToolNode):
+    """Runs each call its own way."""
+
+    def _run_one(self, call: Any, *args: Any) -> Any:
+        return _told(call)
+
+
+class Executes(ToolNode):
+    """Enters tools its own way."""
+
+    def _execute_tool_sync(self, request: Any, *args: Any) -> Any:
+        return _told(request.tool_call)
+
+
+class Parses(ToolNode):
+    """Reads the calls its own way."""
+
+    def _parse_input(self, *args: Any) -> Any:
+        done.append("own code")
+        return super()._parse_input(*args)
+
+
+class Plain(ToolNode):
+    """Changes nothing that a node of tools does."""
+
+    kind = "plain"
+
+    def __init__(self, tools: Any) -> None:
+        super().__init__(tools, name="plain")
+
+    def names(self) -> list[str]:
+        return list(self.tools_by_name)
+
+
+class Mixed:
+    """Takes the place of a method by standing before `ToolNode`."""
+
+    def _inject_tool_args(self, *args: Any) -> Any:
+        done.append("own code")
+        return super()._inject_tool_args(*args)  # type: ignore[misc]
+
+
+class Mixing(Mixed, ToolNode):
+    pass
+
+
+def set_on_a_node() -> ToolNode:
+    node = ToolNode([pay])
+    node._run_one = lambda call, *_: _told(call)  # type: ignore[method-assign]
+    return node
+
+
+def tools_run_by(node: Any) -> None:
+    said = AIMessage(content="", tool_calls=[{"name": "pay", "args": {"amount": 5}, "id": CALL}])
+    graph_of(node).invoke({"messages": [HumanMessage("go", id="m1"), said]}, THREAD)
+
+
+OWN_NODES = {one.__name__: lambda one=one: tools_run_by(one([pay])) for one in (Runs, Executes, Parses, Mixing)}
+OWN_NODES["set on a node"] = lambda: tools_run_by(set_on_a_node())
+
+
 LANGGRAPH: dict[str, tuple[str, Callable[[], Any]]] = {
     "bound by create_react_agent": ("provider tools", lambda: react(model(), MCP, pay)),
     "bound in a node": ("provider tools", bound_as_node),
@@ -205,6 +271,7 @@ LANGGRAPH: dict[str, tuple[str, Callable[[], Any]]] = {
     "class as a node": ("hand-written nodes", class_as_node),
     "class as an edge": ("conditional edges", class_as_edge),
     "ToolNode of your own": ("hand-written nodes", own_tool_node),
+    **{f"ToolNode, {name}": ("hand-written nodes", tried) for name, tried in OWN_NODES.items()},
     "tool that is invoked otherwise": ("hand-written nodes", own_invoke),
     "remote graph": ("remote graphs", lambda: remote().invoke(HELLO, THREAD)),
     "remote graph as a node": ("remote graphs", lambda: graph_of(remote()).invoke(HELLO, THREAD)),
@@ -383,6 +450,7 @@ def test_88_what_langgraph_makes_itself_is_not_refused(ledger: Ledger, prompt: s
     with instrument(ledger, strict=True) as report:
         react(model(), pay, prompt=prompt)
         graph_of(ToolNode([pay])).update_state(THREAD, HELLO, as_node="n")
+        tools_run_by(Plain([pay]))
     assert report.seen_unguarded == ()
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 _TOOLS = ("tools", "_tools")
 _SERVERS = "mcp_servers"
-_OTHERS = frozenset({_SERVERS, "web_search_options", "search_parameters", "cached_content", "cachedContent"})
+_OTHERS = (_SERVERS, "web_search_options", "search_parameters", "cached_content", "cachedContent")
+# OpenRouter's: a preset is a stored request, and a plugin such as `web` runs there. Others have presets of voices.
+_ROUTERS = frozenset({"preset", "plugins", "openrouter_preset", "openrouter_plugins"})
 _STORED = "prompt"
 _NOT_SETTINGS = frozenset({"messages", "responses", "input", "contents", "properties"})
 _DECLARES = frozenset({"function", "input_schema", "toolSpec"})
@@ -17,8 +19,9 @@ _DECLARED = frozenset({"function_declarations", "functionDeclarations"})
 def hosted_in(*settings: Any) -> list[str]:
     """Name what the provider would run for a request with these settings.
 
-    It looks at any depth, as in `extra_body`, for tools that are none of the program, for servers, for searches, and
-    for stored prompts and caches, which may hold tools. A key that is there counts, also with an empty object.
+    It looks at any depth, as in `extra_body`, for tools that are none of the program, for servers, searches and
+    plugins, and for stored prompts, presets and caches, which may hold tools. A key that is there counts, also with an
+    empty object.
 
     Args:
         settings: Mappings, pydantic models, or lists of them. Tools stand under `tools`, or a key that ends so.
@@ -43,14 +46,19 @@ def _found_in(part: Any, done: set[int]) -> Iterator[str]:
             continue
         if key.endswith(_TOOLS) and isinstance(value, list | tuple):
             yield from hosted_tools(value)
-        elif key == _SERVERS and isinstance(value, list | tuple):
+        elif _ends_in(key, _SERVERS) and isinstance(value, list | tuple):
             yield from (f"mcp:{_server_in(dict(_items(one)))}" for one in value)
-        elif key in _OTHERS:
+        elif key in _ROUTERS or _ends_in(key, *_OTHERS):
             yield key
-        elif key == _STORED and isinstance(value, Mapping) and "id" in value:
+        elif _ends_in(key, _STORED) and isinstance(value, Mapping) and "id" in value:
             yield f"prompt:{value['id']}"
         elif key not in _NOT_SETTINGS:
             yield from _found_in(value, done)
+
+
+def _ends_in(key: str, *names: str) -> bool:
+    """Say whether a key is one of these names, maybe after a provider's: Pydantic AI says `google_cached_content`."""
+    return any(key == name or key.endswith(f"_{name}") for name in names)
 
 
 def _items(part: Any) -> list[tuple[str, Any]]:

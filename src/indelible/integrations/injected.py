@@ -2,12 +2,14 @@
 
 The rule, for every framework: values that are JSON are recorded, shown to the approver and bound by the approval. All
 others are named by their type as not shown: handles, messages, secrets by their name, and fields that the tool's terms
-list in `unbound`. None of them tells one call from another, so a growing state turns no replay into another call.
+list in `unbound`. Nothing that an object holds is passed over, private attributes included. Properties and what its
+class holds are code. None of these tells one call from another, so a growing state turns no replay into another call.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
@@ -45,10 +47,7 @@ def name_beside(parameters: Any, name: str) -> str:
         parameters: The JSON schema of the tool's parameters.
         name: The name to begin with.
     """
-    taken = parameters.get("properties", {}) if isinstance(parameters, Mapping) else {}
-    while name in taken:
-        name += "_"
-    return name
+    return _free(name, parameters.get("properties", {}) if isinstance(parameters, Mapping) else {})
 
 
 def _fields(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type, ...]) -> Any:
@@ -60,26 +59,68 @@ def _fields(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type,
 
 
 def _fields_of(value: Any) -> dict[str, Any] | None:
-    if isinstance(value, Mapping):
-        return {str(name): one for name, one in value.items()}
-    if isinstance(value, BaseModel):
-        return {name: getattr(value, name) for name in type(value).model_fields}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    known = getattr(value, "__dict__", None)
-    if isinstance(value, type) or type(value).__module__ == "builtins" or not isinstance(known, dict):
+    """Return all that an object holds; None for a value that is no object with fields."""
+    if isinstance(value, type):
         return None
-    return {name: one for name, one in known.items() if not name.startswith("_")}
+    found = _attributes(value)
+    if isinstance(value, Mapping):
+        items = {str(name): one for name, one in value.items()}
+        if len(items) < len(value):  # two names that are written alike: one of them would not be shown
+            return None
+        return {_free(name, items): one for name, one in found.items()} | items
+    if isinstance(value, BaseModel):
+        return found | (value.model_extra or {}) | (value.__pydantic_private__ or {})
+    if dataclasses.is_dataclass(value):
+        named = [field.name for field in dataclasses.fields(value)]
+        return found | {name: getattr(value, name) for name in named if hasattr(value, name)}
+    has_fields = bool(found) or isinstance(getattr(value, "__dict__", None), dict)
+    return found if has_fields and type(value).__module__ != "builtins" else None
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    """Return what an object holds beside its items, without what its class computes and keeps there."""
+    kind: Any = type(value)
+    known = getattr(value, "__dict__", None)
+    slots, computed = _made_by(kind)
+    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    kept = known.items() if isinstance(known, dict) else ()
+    return found | {name: one for name, one in kept if name not in computed}
+
+
+@functools.lru_cache(maxsize=1024)
+def _made_by(kind: type) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Return the names of the slots that a class gives its objects, and of the properties that are kept in them."""
+    slots: list[str] = []
+    computed: set[str] = set()
+    for one in kind.__mro__:
+        named = vars(one).get("__slots__", ())
+        own = (named,) if isinstance(named, str) else tuple(named)
+        hidden = f"_{one.__name__.lstrip('_')}"
+        slots += [hidden + name if name.startswith("__") else name for name in own if not name.endswith("__")]
+        computed |= {name for name, made in vars(one).items() if isinstance(made, functools.cached_property)}
+    return tuple(slots), frozenset(computed)
+
+
+def _free(name: str, taken: Mapping[str, Any]) -> str:
+    while name in taken:
+        name += "_"
+    return name
 
 
 def _shown(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type, ...]) -> Any:
-    if name not in left_out and not _SECRET.search(name):
+    if name not in left_out:
         try:
-            shown = _plain(value, opaque)
+            shown = _named(name, value, opaque)
+            if isinstance(shown, (str, list, dict)) and len(_ANYTHING.dump_json(shown)) > _LARGEST:
+                raise _NotPlain
         except _NotPlain:
             pass
         else:
             return shown
+    return _not_shown(value)
+
+
+def _not_shown(value: Any) -> dict[str, str]:
     return {NOT_SHOWN: f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")}
 
 
@@ -87,11 +128,23 @@ class _NotPlain(Exception):
     """A value has something in it that is no JSON, or is too large to be read."""
 
 
-def _plain(value: Any, opaque: tuple[type, ...]) -> Any:
-    shown = _json(value, opaque)
-    if isinstance(shown, (str, list, dict)) and len(_ANYTHING.dump_json(shown)) > _LARGEST:
-        raise _NotPlain
-    return shown
+def _named(name: str, value: Any, opaque: tuple[type, ...]) -> Any:
+    """Return a value as JSON, or its type if its name is that of a secret. A number of tokens is none."""
+    is_count = name.lower().endswith("tokens") and isinstance(value, int)
+    return _not_shown(value) if _SECRET.search(name) and not is_count else _json(value, opaque)
+
+
+def _inside(name: str, value: Any, opaque: tuple[type, ...]) -> Any:
+    """Return one value of a mapping; what is not shown hides no other one."""
+    try:
+        return _named(name, value, opaque)
+    except _NotPlain:
+        return _not_shown(value)
+
+
+def _is_named(value: Mapping[Any, Any]) -> bool:
+    """Say whether the names in a mapping can be written, each as another."""
+    return all(isinstance(name, str | int) for name in value) and len({str(name) for name in value}) == len(value)
 
 
 def _json(value: Any, opaque: tuple[type, ...]) -> Any:
@@ -100,12 +153,14 @@ def _json(value: Any, opaque: tuple[type, ...]) -> Any:
             raise _NotPlain
         case Enum():
             return _json(value.value, opaque)
+        case _ if _attributes(value) and not isinstance(value, _AS_TEXT):  # more than it is read as
+            raise _NotPlain
         case None | bool() | int() | float() | str():
             return value
         case _ if isinstance(value, _AS_TEXT):
             return _ANYTHING.dump_python(value, mode="json")
-        case Mapping() if all(isinstance(name, str) and not _SECRET.search(name) for name in value):
-            return {name: _json(one, opaque) for name, one in value.items()}
+        case Mapping() if _is_named(value):
+            return {str(name): _inside(str(name), one, opaque) for name, one in value.items()}
         case list() | tuple():
             return [_json(one, opaque) for one in value]
         case set() | frozenset():

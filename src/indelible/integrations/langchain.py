@@ -2,7 +2,8 @@
 
     agent = create_agent(model, tools, middleware=[..., LedgerMiddleware(ledger)], checkpointer=…)
 
-It belongs last in the list, where it is innermost: nothing changes the arguments after the ledger has seen them.
+It belongs last in the list, where it is innermost: nothing changes the arguments after the ledger has seen them. Where
+other middleware stands between it and the tools, it refuses their calls.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.config import get_config
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect
+from indelible.errors import BadCall
 from indelible.integrations.langgraph import (
     DecidedBy,
     RunOf,
@@ -27,6 +29,7 @@ from indelible.integrations.langgraph import (
     turn_in,
 )
 from indelible.integrations.langgraph_injected import TURN_FIELD
+from indelible.integrations.langgraph_nodes import is_at_the_tool
 from indelible.integrations.langgraph_values import kept, revived
 from indelible.integrations.terms import TURN, ModelTurn, OnError
 from indelible.integrations.ways import Watch
@@ -80,10 +83,12 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
+        _check_last(handler)
         return self._gate.wrap_tool_call(request, handler)
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """Does the same in an event loop."""
+        _check_last(handler)
         return await self._gate.awrap_tool_call(request, handler)
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
@@ -165,6 +170,15 @@ class _Turn:
         if self._live is None:
             raise nothing
         return self._live
+
+
+def _check_last(handler: Callable[[Any], Any]) -> None:
+    """Refuse to run where other middleware stands between the ledger and the tool: it could repeat or change calls."""
+    if not is_at_the_tool(handler):
+        raise BadCall(
+            "LedgerMiddleware is not the last middleware that wraps tool calls, so the call was not made; put it last "
+            "in the list: create_agent(…, middleware=[…, LedgerMiddleware(ledger)])"
+        )
 
 
 def _step_of(config: RunnableConfig) -> str:

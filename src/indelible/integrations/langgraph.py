@@ -36,6 +36,7 @@ from indelible.errors import (
 from indelible.integrations.entries import Entry, paused_by
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.langgraph_injected import TURN_FIELD, given_by_caller, injected_in, live_in
+from indelible.integrations.langgraph_nodes import pauses_of
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.models import read_by
@@ -121,13 +122,15 @@ class ToolGate:
         if isinstance(entry, ToolMessage):
             return entry
         ledger = self._ledger.blocking
+        entry.begin()
         entry.task.read()
         try:
             while isinstance(heard := entry.walk(ledger, entry.words), Vote):
                 with entry.noting_refusal():
                     heard.verb_of(ledger)(heard.approval, **heard.words)
-        except GraphBubbleUp:
+        except GraphBubbleUp as pause:
             entry.task.clear()  # once more: the graph saves what it was resumed with in the background
+            entry.keep(pause)
             raise
         return heard
 
@@ -139,13 +142,15 @@ class ToolGate:
         if isinstance(entry, ToolMessage):
             return entry
         ledger = self._ledger.awaited
+        entry.begin()
         await entry.task.read_async()
         try:
             while isinstance(heard := await entry.walk_async(ledger, entry.words), Vote):
                 with entry.noting_refusal():
                     await heard.verb_of(ledger)(heard.approval, **heard.words)
-        except GraphBubbleUp:
+        except GraphBubbleUp as pause:
             await entry.task.clear_async()
+            entry.keep(pause)
             raise
         return heard
 
@@ -232,6 +237,11 @@ class ToolGate:
                 heard = heard_of(refusal, entry.call.tool)
                 assert heard is not None, "each of these has a text"
                 return entry.message(heard.text)
+            case GraphBubbleUp():  # the tool has ended, and hands over to a graph above
+                raise refusal
+            case _ if entry.entered is not None:  # the tool has run, and how it ended is not known to be recorded
+                question = _doubt(refusal, entry)
+                raise entry.task.pause(str(question["effect"]), question) from error
             case _:
                 raise error
 
@@ -377,10 +387,23 @@ class _Entry(Entry):
         self._live: list[Given] = []
         self._supplied = named.injected.keys() - set(given_by_caller(request))
         self.bubble: GraphBubbleUp | None = None
+        self.entered: str | None = None
+        """The id of the effect whose tool this call entered."""
         self.task = Task(request.runtime.config, request.tool_call)
+        self._pauses = pauses_of(execute)
         self.not_counted: str | None = None
         self.config: RunnableConfig = request.runtime.config
         self.words = terms.at_once(named.tool)
+
+    def begin(self) -> None:
+        """Forget how an earlier try of this call ended: middleware may make several."""
+        if self._pauses is not None:
+            self._pauses.forget(self.task.scratchpad, self._said_id)
+
+    def keep(self, pause: GraphBubbleUp) -> None:
+        """Leave a pause where no middleware can catch it."""
+        if self._pauses is not None:
+            self._pauses.keep(self.task.scratchpad, self._said_id, pause)
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
@@ -402,6 +425,7 @@ class _Entry(Entry):
         """
         self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
         args = {name: value for name, value in effect.args.items() if name not in self._supplied}
+        self.entered = effect.id
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
     def _kept(self, result: Given) -> dict[str, Any]:
@@ -479,11 +503,11 @@ def _question(pending: ApprovalPending, entry: _Entry) -> dict[str, Any]:
     }
 
 
-def _doubt(refusal: EffectInDoubt, entry: _Entry) -> dict[str, Any]:
-    effect = refusal.effect
+def _doubt(refusal: Exception, entry: _Entry) -> dict[str, Any]:
+    effect = getattr(refusal, "effect", None)
     return {
         "type": "indelible.in_doubt",
-        "effect": None if effect is None else effect.id,
+        "effect": entry.entered if effect is None else effect.id,
         "tool": entry.call.tool,
         "tool_call_id": entry.call.call_id,
         "why": str(refusal),

@@ -14,12 +14,13 @@ from langchain_core.tools.base import (
     get_all_basemodel_annotations,
 )
 from langgraph.prebuilt.tool_node import ToolCallRequest, _get_all_injected_args
+from langgraph.store.base import BaseStore
 
 from indelible.integrations.injected import recorded
 
 TURN_FIELD = "indelible_turn"
 """The field of an agent's state that keeps the id of the user's message which began the turn."""
-_MESSAGES = (BaseMessage,)
+_OPAQUE = (BaseMessage, BaseStore)
 # What the graph and its server put there for themselves; it changes from one invocation to the next.
 _ITS_OWN = ("__", "langgraph_", "checkpoint", "x-", "lc_", "ls_")
 _PLACES = frozenset({"thread_id", "thread_ts", "run_id", "assistant_id", "graph_id"})
@@ -34,11 +35,11 @@ def injected_in(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, A
         return {}
     wanted, runtime = _get_all_injected_args(request.tool), request.runtime
     unbound = tuple(unbound)
-    found = recorded(_given(request), unbound, _MESSAGES)
+    found = recorded(_given(request), unbound, _OPAQUE)
     if wanted.runtime is not None:
         found[wanted.runtime] = _runtime(request, unbound)
     for parameter in _configs_of(request.tool):
-        found[parameter] = recorded(_config(runtime.config), unbound, _MESSAGES)
+        found[parameter] = recorded(_config(runtime.config), unbound, _OPAQUE)
     return found
 
 
@@ -89,7 +90,7 @@ def _runtime(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]
         **_config(runtime.config),
         "store": runtime.store,
     }
-    return recorded({name: part for name, part in parts.items() if part is not None}, unbound, _MESSAGES)
+    return recorded({name: part for name, part in parts.items() if part is not None}, unbound, _OPAQUE)
 
 
 def _config(config: RunnableConfig) -> dict[str, Any]:

@@ -58,8 +58,9 @@ class Task:
     def __init__(self, config: RunnableConfig, call: Mapping[str, Any]) -> None:
         self._here: dict[str, Any] = config.get("configurable", {})
         self._call_id: str | None = call["id"]
-        self._scratchpad: Any = self._here.get(CONFIG_KEY_SCRATCHPAD)
-        self._unnamed: Any = None if self._scratchpad is None else self._scratchpad.get_null_resume(False)
+        self.scratchpad: Any = self._here.get(CONFIG_KEY_SCRATCHPAD)
+        """What the graph keeps of this task while it runs; None outside of a graph."""
+        self._unnamed: Any = None if self.scratchpad is None else self.scratchpad.get_null_resume(False)
         self._stands_at: Interrupt[Any] | None = None
         self._is_ours = False
         self._kept: dict[str, Any] = {}
@@ -165,7 +166,7 @@ class Task:
                 self._use_unnamed()
 
     def _use_unnamed(self) -> None:
-        self._scratchpad.get_null_resume(True)  # else the node around the tools would get it, too
+        self.scratchpad.get_null_resume(True)  # else the node around the tools would get it, too
 
     def _let_in(self) -> None:
         """Let the tool's `interrupt()` calls find this call's answers, in their order, and be counted for it alone."""
@@ -177,7 +178,7 @@ class Task:
         own = {"interrupt_counter": self._asked, "resume": list(self._answers)}
         hidden = {"get_null_resume": _nothing} if self._is_ours else {}
         # The graph hands the unnamed answer to every `interrupt()` of the task, and of graphs below it.
-        self._here[CONFIG_KEY_SCRATCHPAD] = replace(self._scratchpad, **own, **hidden)
+        self._here[CONFIG_KEY_SCRATCHPAD] = replace(self.scratchpad, **own, **hidden)
 
     def _note(self, task_id: str, saved: Any) -> bool:
         """Note the question that a task stands at; say whether it stands at one."""
@@ -220,7 +221,7 @@ class Task:
     @property
     def _saver(self) -> Any:
         """Return what keeps the graph's state; None if nothing does, or if the tool is in no graph."""
-        return None if self._scratchpad is None else self._here.get(CONFIG_KEY_CHECKPOINTER)
+        return None if self.scratchpad is None else self._here.get(CONFIG_KEY_CHECKPOINTER)
 
     def _place(self, namespace: str) -> RunnableConfig:
         known: Mapping[str, str] = self._here.get(CONFIG_KEY_CHECKPOINT_MAP) or {}

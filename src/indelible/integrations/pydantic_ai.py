@@ -25,7 +25,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_ai import ModelRetry, RunContext
-from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering
+from pydantic_ai.capabilities import AbstractCapability, CapabilityOrdering, Hooks, WrapperCapability
 from pydantic_ai.exceptions import (
     ApprovalRequired,
     CallDeferred,
@@ -55,6 +55,7 @@ from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.models import shown_of
 from indelible.integrations.pauses import AskedBy, Pauses
+from indelible.integrations.pydantic_ai_outputs import OutputFunctions
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import error_in, heard_of, with_note
 from indelible.integrations.terms import (
@@ -75,10 +76,12 @@ from indelible.integrations.ways import Watch
 RunOf = Callable[[RunContext[Any]], str]
 Supplies = Callable[[], dict[str, Any]]
 _NAME = "Pydantic AI"
+DEFERRED_HANDLERS = "handlers of deferred calls"
 _DEFERRED = (ApprovalRequired, CallDeferred)
 # What the framework tells a model of these asks it to call again.
 _TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError, ValidationError)
 _PASSAGE: ContextVar[_Passage | None] = ContextVar("indelible_passage", default=None)
+_CHANGED = object()
 _THEIRS = ("pydantic_ai.", "indelible.")
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
@@ -90,8 +93,8 @@ class LedgerCapability(AbstractCapability[Any]):
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
     belong to the run that `run` names, by default the conversation.
 
-    Output functions are guarded like tools. Native tools, external tools and output validators run without the ledger:
-    `strict` refuses them, unless `allow` names them.
+    Output functions are guarded like tools. Native tools, external tools, output validators and handlers of deferred
+    calls run without the ledger: `strict` refuses them, unless `allow` names them.
     """
 
     def __init__(
@@ -139,7 +142,8 @@ class LedgerCapability(AbstractCapability[Any]):
 
     def _supplied(self, ctx: RunContext[Any], tool: ToolDefinition, parameters: Any) -> dict[str, Any]:
         """Return what the agent gives a tool beside its parameters now, as it is recorded."""
-        beside = {"deps": ctx.deps, "metadata": ctx.tool_call_metadata if tool.kind == "unapproved" else None}
+        answered = ctx.tool_call_metadata if tool.kind == "unapproved" else None
+        beside = {"deps": ctx.deps, "metadata": answered, "run_metadata": ctx.metadata}
         supplied = {name_beside(parameters, name): value for name, value in beside.items() if value is not None}
         return recorded(supplied, self._terms.unbound(tool.name), (ModelRequest, ModelResponse))
 
@@ -178,32 +182,33 @@ class LedgerCapability(AbstractCapability[Any]):
 
         It cannot pause the agent. If a person has to decide, the run ends with `ApprovalPending`: run it again then.
         """
-        if not output_context.has_function:
-            return await handler(output)
         if ctx.partial_output:  # the model has not finished, and the function is called when it has
-            return output
-        name = output_context.function_name or "output"
+            return output if output_context.has_function else await handler(output)
+        functions = OutputFunctions(output_context, handler)
+        tool = functions.tool_for(output)
         said: Any = shown_of(output, "output")
+        passage = _OutputPassage(said, functions, tool)
+        if tool is None:
+            return await passage.past(handler, output)
         part = output_context.tool_call
-        tool = output_context.tool_def or ToolDefinition(name=name)
-        call = ToolCallPart(name, {}, part.tool_call_id) if part is not None else ToolCallPart(name, {})
+        call = ToolCallPart(tool.name, {}, part.tool_call_id) if part is not None else ToolCallPart(tool.name, {})
         args = said if isinstance(said, dict) else {"output": said}
-        supplies = partial(self._supplied, ctx, replace(tool, name=name), {"properties": args})
-        asked = self._call(ctx, call, tool, args, supplies())
-        entry = _Output(asked, output, said, handler, supplies)
-        return await entry.walk_async(self._ledger, self._terms.at_once(name))
+        supplies = partial(self._supplied, ctx, tool, {"properties": args})
+        asked = self._call(ctx, call, output_context.tool_def or tool, args, supplies())
+        entry = _Output(asked, output, passage, handler, supplies)
+        return await entry.walk_async(self._ledger, self._terms.at_once(tool.name))
 
     async def before_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
         """Refuse an output that another capability changed after the ledger has seen it: this hook is the last."""
-        passage = _PASSAGE.get()
-        if passage is not None and output_context.has_function:
-            passage.check(lambda: shown_of(output, "output"))
+        passage = _passage_of(output_context)
+        if passage is not None:
+            passage.check_output(output)
         return output
 
     async def after_output_process(self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any) -> Any:
         """Note what the function returned, before the hooks of others: this one is the first."""
-        passage = _PASSAGE.get()
-        if passage is not None and output_context.has_function and passage.raised is None:
+        passage = _passage_of(output_context)
+        if passage is not None and passage.raised is None:
             passage.gave.append(output)
         return output
 
@@ -211,8 +216,8 @@ class LedgerCapability(AbstractCapability[Any]):
         self, ctx: RunContext[Any], *, output_context: OutputContext, output: Any, error: Exception
     ) -> Any:
         """Note what the function raised, before the hooks of others: this one is the first."""
-        passage = _PASSAGE.get()
-        if passage is not None and output_context.has_function:
+        passage = _passage_of(output_context)
+        if passage is not None:
             passage.raised = error
         raise error
 
@@ -223,7 +228,7 @@ class LedgerCapability(AbstractCapability[Any]):
             response: ModelResponse = await handler(request_context)
             return response
         turn = _Turn(request_context, handler)
-        args = {"asks": turn.asks, "step": len(request_context.messages)}
+        args = {"asks": turn.asks, "step": len(request_context.messages), **_who_asks(ctx, request_context)}
         call = ModelTurn(args=args, run_id=self.run_of(ctx))
         try:
             return turn.given(await self._ledger.run(call, turn.enter, **TURN))
@@ -242,6 +247,7 @@ def note_unguarded(watch: Watch, ctx: RunContext[Any], request: Any) -> None:
     note_request(watch, request.model_request_parameters, request.model_settings)
     judges = getattr(ctx.agent, "_output_validators", None) or ()
     watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
+    watch.note(_NAME, DEFERRED_HANDLERS, [name for one in _capabilities_of(ctx) for name in _handlers_in(one)])
 
 
 def note_request(watch: Watch, asked: ModelRequestParameters, settings: Mapping[str, Any] | None) -> None:
@@ -249,6 +255,29 @@ def note_request(watch: Watch, asked: ModelRequestParameters, settings: Mapping[
     watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
     watch.note(_NAME, "native tools", hosted_in(settings))
     watch.note(_NAME, "external tools", [tool.name for tool in asked.function_tools if tool.kind == "external"])
+
+
+def _capabilities_of(ctx: RunContext[Any]) -> list[AbstractCapability[Any]]:
+    """Return the capabilities of a run, those of its agent included."""
+    found: list[AbstractCapability[Any]] = []
+    root = ctx.root_capability or getattr(ctx.agent, "root_capability", None)
+    if root is not None:
+        root.apply(found.append)
+    return found
+
+
+def _handlers_in(capability: AbstractCapability[Any]) -> list[str]:
+    """Name what a capability calls to carry out, or to answer, calls that a tool defers."""
+    called = type(capability).handle_deferred_tool_calls
+    if called is AbstractCapability.handle_deferred_tool_calls:
+        return []
+    if called is WrapperCapability.handle_deferred_tool_calls and isinstance(capability, WrapperCapability):
+        inside: list[AbstractCapability[Any]] = []
+        capability.wrapped.apply(inside.append)
+        return [name for one in inside for name in _handlers_in(one)]
+    if called is Hooks.handle_deferred_tool_calls and isinstance(capability, Hooks):
+        return [_name_of(entry.func) for entry in capability._get("handle_deferred_tool_calls")]
+    return [_name_of(getattr(capability, "handler", capability))]
 
 
 class _Yours(ABC):  # noqa: B024 - tells capabilities apart, and has none of its own
@@ -327,6 +356,44 @@ class _Passage:
         if self._made and self.raised is error:
             return self._made[0]
         raise self._error if self._error is not None and self.raised is error else error
+
+
+class _OutputPassage(_Passage):
+    """The same on the way to the function that makes an output.
+
+    Args:
+        recorded: The JSON of the output.
+        functions: Say which function an output goes to.
+        tool: The function that it is recorded for; None if it goes to none.
+    """
+
+    def __init__(self, recorded: Any, functions: OutputFunctions, tool: ToolDefinition | None) -> None:
+        super().__init__(recorded)
+        self.context = functions.context
+        self._functions = functions
+        self._tool = tool
+
+    async def past(self, handler: Any, output: Any) -> Any:
+        """Return what becomes of an output that goes to no function."""
+        token = _PASSAGE.set(self)
+        try:
+            return await handler(output)
+        finally:
+            _PASSAGE.reset(token)
+
+    def check_output(self, output: Any) -> None:
+        """Raise `NothingHappened` if the output would go to another function, or is not the one that is recorded."""
+        tool = self._functions.tool_for(output)
+        if self._tool is not None:
+            self.check(lambda: shown_of(output, "output") if tool == self._tool else _CHANGED)
+        elif tool is not None:
+            raise NothingHappened(f"a hook of another capability made an output for {tool.name} that is not recorded")
+
+
+def _passage_of(context: OutputContext) -> _OutputPassage | None:
+    """Return the way of this very output; None for one inside of a function that makes another."""
+    passage = _PASSAGE.get()
+    return passage if isinstance(passage, _OutputPassage) and passage.context is context else None
 
 
 def _as_error(cause: BaseException | None) -> Exception | None:
@@ -482,11 +549,11 @@ class _Entry(Entry):
 class _Output(Entry):
     """The function that makes an agent's output: what it returned stays at hand."""
 
-    def __init__(self, call: ToolCall, output: Any, shown: Any, handler: Any, supplies: Supplies) -> None:
+    def __init__(self, call: ToolCall, output: Any, passage: _OutputPassage, handler: Any, supplies: Supplies) -> None:
         super().__init__(call)
         self._supplies = supplies
         self._output = output
-        self._passage = _Passage(shown)
+        self._passage = passage
         self._handler = handler
         self._live: list[Any] = []
 
@@ -531,7 +598,7 @@ def _noted(given: Any, note: str | None) -> Any:
 
 
 class _Turn:
-    """Is one turn of a model: the same messages in the same conversation are the same turn."""
+    """Is one turn of a model: the same messages of the same agent in the same conversation are the same turn."""
 
     def __init__(self, request: Any, handler: Any) -> None:
         self._request = request
@@ -558,6 +625,13 @@ class _Turn:
         (response,) = ModelMessagesTypeAdapter.validate_json(json.dumps(recorded["answer"]))
         assert isinstance(response, ModelResponse), "what was recorded is a model's answer"
         return response
+
+
+def _who_asks(ctx: RunContext[Any], request: Any) -> dict[str, Any]:
+    """Return what tells agents apart that ask the same in one run: the agent's name, and the names of its tools."""
+    asked: ModelRequestParameters = request.model_request_parameters
+    tools = sorted(tool.name for tool in (*asked.function_tools, *asked.output_tools))
+    return {"agent": getattr(ctx.agent, "name", None) or "", "tools": tools}
 
 
 def _again(failed: Exception) -> Exception:

@@ -61,7 +61,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "agents inside tools",
             "tools of realtime sessions",
         ],
-        ["native tools", "external tools", "output validators"],
+        ["native tools", "external tools", "output validators", "handlers of deferred calls"],
     ),
     "CrewAI": _ways(
         [

@@ -199,7 +199,8 @@ def _has_own_code(part: Any) -> bool:
     if isinstance(part, (ToolNode, Pregel, BaseTool)):
         entered = [getattr(part, name, None) for name in _ENTRANCES]
         entered += [part.func, part.afunc] if isinstance(part, ToolNode) else []
-        return any(not _is_theirs(one) for one in entered if one is not None)
+        is_changed = isinstance(part, ToolNode) and _is_changed(part)
+        return is_changed or any(not _is_theirs(one) for one in entered if one is not None)
     if isinstance(part, functools.partial):
         return _has_own_code([part.func, part.args, part.keywords])
     if isinstance(part, Mapping):
@@ -216,6 +217,18 @@ def _has_own_code(part: Any) -> bool:
         return True
     holder = getattr(part, "__self__", None)
     return (isinstance(holder, tuple) and _has_own_code(holder)) or _has_own_code(_closure_of(part))
+
+
+def _is_changed(node: ToolNode) -> bool:
+    """Say whether a class of the program, or the program itself, changed how a node of tools does anything.
+
+    The ledger stands in the methods of `ToolNode`: one that takes the place of any of them may enter tools without it.
+    """
+    kinds = type(node).__mro__
+    names = [name for kind in kinds[: kinds.index(ToolNode)] if not _is_theirs(kind) for name in vars(kind)]
+    names += [name for name, one in vars(node).items() if not _is_theirs(one)]
+    known = [inspect.getattr_static(ToolNode, name, None) for name in names if not name.startswith("__")]
+    return any(callable(one) or isinstance(one, (property, classmethod, staticmethod)) for one in known)
 
 
 def _closure_of(function: Any) -> list[Any]:

@@ -24,6 +24,7 @@ from indelible.integrations.everywhere.reach import (
     run_here,
 )
 from indelible.integrations.pydantic_ai import LedgerCapability, note_request, note_unguarded
+from indelible.integrations.pydantic_ai_outputs import OutputFunctions
 from indelible.integrations.terms import MODEL_TURN
 from indelible.integrations.ways import Watch
 
@@ -97,7 +98,8 @@ class _Everywhere(LedgerCapability):
     ) -> Any:
         """Call the function that makes the agent's output once."""
         enter = _inside(handler)
-        if is_behind_tool(output_context.function_name or "output"):
+        tool = None if ctx.partial_output else OutputFunctions(output_context, handler).tool_for(output)
+        if tool is not None and is_behind_tool(tool.name):
             return await enter(output)
         words = {"output_context": output_context, "output": output, "handler": enter}
         return await super().wrap_output_process(ctx, **words)
