@@ -187,8 +187,9 @@ def test_the_columns_are_the_fields_of_the_records(schema: Schema) -> None:
 
     kept_apart, named = {"args_json", "detail_json"}, {"permission_id": "approval_id"}
     told = [named.get(field.name, field.name) for field in fields(Effect) if field.name not in kept_apart]
-    assert names("effects") == [name.removesuffix("_json") for name in told]
-    assert sorted(names("sheets")) == sorted(["tenant", *(field.name for field in fields(Sheet))])
+    assert names("effects") == [*(name.removesuffix("_json") for name in told), "mac"]
+    of_row = {field.name for field in fields(Sheet)} - {"row_version"}
+    assert sorted(names("sheets")) == sorted(["tenant", *of_row])
     assert names("events") == ["tenant", *(field.name for field in fields(Event))]
     assert names("payloads") == ["tenant", *Payload._fields]
     assert names("pending") == ["tenant", "run_id", "seq", "hash"]
@@ -214,6 +215,7 @@ def test_only_what_may_be_unknown_may_be_missing(schema: Schema) -> None:
         *(f"indelible_sheets.{name}" for name in ("due_at", "run_id", "seq", "body", "created_at")),
         "indelible_events.effect_id",
         "indelible_events.signature",
+        *(f"indelible_{table}.mac" for table in ("effects", "events", "payloads", "sheets")),
     }
 
 

@@ -141,12 +141,15 @@ def test_a_filled_ledger_of_the_version_before_keeps_everything(older_url: str) 
         before = {table: sorted(map(repr, rows_of(older, table))) for table in older.tables()}
         assert all(before[table] for table in ("indelible_effects", "indelible_events", "indelible_leaves"))
         assert "indelible_sheets" not in before
-    assert indelible.migrate(older_url) == ["0004_approvals", "0005_newest_runs", "0006_turns", "0007_doubts"]
+    assert indelible.migrate(older_url) == [
+        *("0004_approvals", "0005_newest_runs", "0006_turns", "0007_doubts", "0008_macs")
+    ]
     with Database(older_url) as newer:
         for table in set(before) - {"indelible_migrations"}:
             columns = len(newer.tables()[table])
-            added = {"indelible_effects": 4, "indelible_runs": 1}.get(table, 0)
-            rows = [row[: columns - added] for row in rows_of(newer, table)]
+            added = {"indelible_effects": 5, "indelible_runs": 1, "indelible_events": 1, "indelible_payloads": 1}
+            added["indelible_ledger"] = 1
+            rows = [row[: columns - added.get(table, 0)] for row in rows_of(newer, table)]
             assert sorted(map(repr, rows)) == before[table], table
         assert newer.run("SELECT DISTINCT approval_id, charges, turn, doubted FROM indelible_effects") == [(None,) * 4]
         assert newer.run("SELECT count(*) FROM indelible_sheets") == [(0,)]
@@ -174,6 +177,9 @@ def forget_when_they_began(url: str) -> None:
         database.run("ALTER TABLE indelible_sheets DROP COLUMN created_at")
         database.run("ALTER TABLE indelible_effects DROP COLUMN turn")
         database.run("ALTER TABLE indelible_effects DROP COLUMN doubted")
+        database.run("ALTER TABLE indelible_ledger DROP COLUMN has_macs")
+        for table in ("effects", "events", "payloads", "sheets"):
+            database.run(f"ALTER TABLE indelible_{table} DROP COLUMN mac")
         database.run("DROP INDEX indelible_effects_by_digest")
         database.run("DROP INDEX indelible_runs_newest")
         database.run("ALTER TABLE indelible_runs DROP COLUMN begun_at")
@@ -187,7 +193,7 @@ def test_runs_of_the_version_before_are_listed_by_when_they_began(store_url: str
         kept = "SELECT tenant, kind, id, created_at FROM indelible_sheets ORDER BY 1, 2, 3"
         before = [tuple(row) for row in database.run(kept)]
     forget_when_they_began(store_url)
-    assert indelible.migrate(store_url) == ["0005_newest_runs", "0006_turns", "0007_doubts"]
+    assert indelible.migrate(store_url) == ["0005_newest_runs", "0006_turns", "0007_doubts", "0008_macs"]
     with Database(store_url) as database:
         assert [tuple(row) for row in database.run(kept)] == before
     with Ledger.open(store_url, keys=tmp_path, seal=False) as ledger:
