@@ -47,6 +47,9 @@ from agents._tool_identity import get_function_tool_lookup_keys
 from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_run_result
 from agents.function_schema import FuncSchema
 from agents.items import ToolApprovalItem
+from agents.mcp import MCPServer
+from agents.mcp._compat import result_is_error
+from agents.mcp._logging import get_mcp_server_log_name
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 from pydantic import BaseModel, ValidationError
@@ -55,12 +58,13 @@ from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, NothingHapp
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
+from indelible.integrations.everywhere.reach import inside_tool
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.models import read_by
 from indelible.integrations.pauses import Pauses
+from indelible.integrations.results import ToolError, as_json, plain, text_in
 from indelible.integrations.results import ToolFailed as ToolFailed
-from indelible.integrations.results import as_json, plain, text_in
 from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
 from indelible.integrations.terms import Named, Terms, hash_of, is_same, question_about, turn_of
 from indelible.integrations.ways import Watch
@@ -200,6 +204,7 @@ class LedgerTools:
             args=arguments if model is None else _read(model, arguments, name),
             run_id=self._run_of(context),
             call_id=call_id,
+            server=at.server,
             schema=at.schema,
             turn=turn or self._turn_of(context),
             parameters=at.behind.params_json_schema if model is None else None,
@@ -296,7 +301,7 @@ class LedgerTools:
         return bool(await said if inspect.isawaitable(said) else said)
 
     def _pauses(self, call: ToolCall) -> Pauses:
-        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id, call.turn]))
+        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id, call.turn, call.scope]))
 
     def _entrance_of(self, item: ToolApprovalItem) -> _Entrance | None:
         """Return the entrance of the tool that an interruption is about: one of the agent that called it."""
@@ -431,8 +436,16 @@ class _Entrance:
 
     @property
     def schema(self) -> str:
-        """Return the hash of what the model and a reviewer know of the tool."""
-        return hash_of([self.name, self._tool.description, self._tool.params_json_schema])
+        """Return the hash of what the model and a reviewer know of the tool, and of where an MCP server is reached."""
+        known = [self.name, self._tool.description, self._tool.params_json_schema]
+        server = _server_of(self.behind)
+        return hash_of(known if server is None else [*known, server.name, _address_of(server)])
+
+    @property
+    def server(self) -> str | None:
+        """Return the name of the MCP server whose tool this is."""
+        server = _server_of(self.behind)
+        return None if server is None else get_mcp_server_log_name(server.name)
 
     @property
     def beside(self) -> str:
@@ -483,21 +496,42 @@ class _Entry(Entry):
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
+        self._entered: str | None = None
         self._is_paused_inside = False
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
+        self._entered = effect.id
         self.check_injected(effect, self._beside, supplies=self._supplies)
         supplied = self._supplies()
         args = {name: value for name, value in effect.args.items() if name not in supplied}
         with self.running(effect), self._saying(effect, json.dumps(args)) as said:
-            output = await self._tool.on_invoke_tool(self._context, said)
+            with inside_tool():
+                output = await self._output(said)
             if self._tool._is_agent_tool and _is_paused(self._context):
                 # The SDK goes on with the inner run when this call is entered again. What that did is guarded itself.
                 self._is_paused_inside = True
                 raise NothingHappened("the agent inside is paused, and goes on when the run is resumed")
         self._live.append(output)
         return as_json(output)
+
+    async def _output(self, said: str) -> Any:
+        """Return what the tool gives. Of a tool of an MCP server, the SDK hands an error on as if it were a result."""
+        server = _server_of(self._tool)
+        if server is None:
+            return await self._tool.on_invoke_tool(self._context, said)
+        heard = _Heard(server)
+        entered: Any = _entered_by(self._tool)
+        called = functools.partial(entered.func, heard, *entered.args[1:], **entered.keywords)
+        output = await called(self._context, said)
+        if heard.error is not None:
+            raise ToolError(heard.error)
+        return output
+
+    def _raised_in(self, error: Exception) -> str | None:
+        """Return the effect's id also if the tool was entered and the ledger ended it, as at a time limit."""
+        raised = super()._raised_in(error)
+        return raised if raised is not None or isinstance(error, IndelibleError) else self._entered
 
     @contextmanager
     def _saying(self, effect: RunningEffect, said: str) -> Iterator[str]:
@@ -523,12 +557,57 @@ class _Entry(Entry):
         """Return what the model is told of a call without a value, or raise."""
         if self._is_paused_inside:
             return None  # as the SDK's own agent tool does
+        if (
+            isinstance(refusal, EffectFailed)
+            and _server_of(self._tool)
+            and refusal.error_type == ToolError.__qualname__
+        ):
+            return error_in(refusal)  # the server's own words
         if isinstance(refusal, EffectFailed):  # the tool's own way of telling the model applies
             raise error if error is not refusal else ToolFailed(error_in(refusal))
         heard = heard_of(refusal, self.call.tool)
         if heard is None:
             raise error
         return heard.text
+
+
+class _Heard:
+    """Is an MCP server whose errors are heard: the SDK makes results of them."""
+
+    def __init__(self, server: MCPServer) -> None:
+        self._server = server
+        self.error: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    async def call_tool(self, *args: Any, **words: Any) -> Any:
+        """Call a tool of the server, and note it if it tells an error."""
+        result = await self._server.call_tool(*args, **words)
+        if result_is_error(result):
+            said = [block.text for block in result.content if block.type == "text"]
+            self.error = "\n".join(said) or "the tool failed and said nothing"
+        return result
+
+
+def _entered_by(tool: FunctionTool) -> Any:
+    """Return what the SDK enters behind its own handling of errors; None for an entrance that is not the SDK's."""
+    return getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
+
+
+def _server_of(tool: FunctionTool) -> MCPServer | None:
+    """Return the MCP server whose tool this is."""
+    entered = _entered_by(tool)
+    first = next(iter(entered.args), None) if isinstance(entered, functools.partial) else None
+    return first if isinstance(first, MCPServer) else None
+
+
+def _address_of(server: MCPServer) -> Any:
+    """Return the URL or the command of a server; None for one of a kind that the SDK does not know."""
+    reached: Any = getattr(server, "params", None)
+    if isinstance(reached, Mapping):
+        return reached.get("url")
+    return [getattr(reached, "command", None), getattr(reached, "args", None)]
 
 
 def _said(call: ToolCall) -> dict[str, Any]:
@@ -564,7 +643,7 @@ def _object_in(tool: str, arguments: str) -> dict[str, Any]:
 
 def _model_of(tool: FunctionTool) -> type[BaseModel] | None:
     """Return the model by which the SDK validates the arguments of a function; None for a tool of another kind."""
-    entered = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
+    entered = _entered_by(tool)
     if not inspect.isfunction(entered):
         return None
     found = inspect.getclosurevars(entered).nonlocals.get("schema")

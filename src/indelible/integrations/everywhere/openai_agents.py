@@ -64,10 +64,15 @@ def _entered(switch: _Switch) -> list[Callable[[], Undo]]:
     plain = tool_module._invoke_function_tool_with_metadata
 
     @functools.wraps(plain)
-    async def invoked(*, function_tool: FunctionTool, **words: Any) -> Any:
+    async def invoked(*, function_tool: FunctionTool, context: ToolContext[Any], arguments: str) -> Any:
         if not is_guarded(function_tool):
             switch.put_before(function_tool)
-        return await plain(function_tool=function_tool, **words)
+        entrance, entered = function_tool.on_invoke_tool, function_tool
+        if isinstance(entrance, _Entrance) and entrance.leads_through_ledger(context):
+            # The ledger keeps the time limit: the SDK would tell the model in words of its own that it timed out.
+            entered = copied(function_tool, timeout_seconds=None)
+            entered.on_invoke_tool = entrance
+        return await plain(function_tool=entered, context=context, arguments=arguments)
 
     name = plain.__name__
     return [functools.partial(replaced, owner, name, invoked, takes=takes) for owner in (tool_module, tool_execution)]
@@ -135,8 +140,8 @@ class _Entrance:
         self._tool = tool
         around = switch.around
         gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
-        # What the tool itself asks people stays the SDK's affair.
-        asked = copied(tool, on_invoke_tool=self._enter, needs_approval=False)
+        # What the tool itself asks people stays the SDK's affair. How it tells of errors comes after the ledger.
+        asked = copied(tool, on_invoke_tool=plain, needs_approval=False)
         (behind,) = gate.tools([asked])
         assert isinstance(behind, FunctionTool)
         self._behind: Invoke = behind.on_invoke_tool
@@ -146,15 +151,16 @@ class _Entrance:
         bind = getattr(self.plain, "__agents_bind_function_tool__", None)
         return bind(tool) if callable(bind) else self.plain
 
-    async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
+    def leads_through_ledger(self, context: ToolContext[Any]) -> bool:
+        """Say whether the ledger is asked about a call."""
         # What an agent does is guarded call by call. That it is called is guarded if its terms say how.
         names, terms = {self._tool.name, self._tool.qualified_name}, self.switch.around.terms or {}
         is_agent = self._tool._is_agent_tool and names.isdisjoint(terms)
-        if is_agent or not self.switch.is_on or is_behind(self._tool.qualified_name, context.tool_call_id):
-            return await self._enter(context, arguments)
-        return await self._behind(context, arguments)
+        return self.switch.is_on and not is_agent and not is_behind(self._tool.qualified_name, context.tool_call_id)
 
-    async def _enter(self, context: ToolContext[Any], arguments: str) -> Any:
+    async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
+        if self.leads_through_ledger(context):
+            return await self._behind(context, arguments)
         with inside_tool():
             return await self.plain(context, arguments)
 

@@ -1,0 +1,217 @@
+"""OpenAI Agents: what a tool raised is on the record as that, behind `LedgerTools` and under `instrument()` alike."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import Agent, FunctionTool, Runner, Tool, function_tool, set_tracing_disabled
+from agents.mcp import MCPServerStdio
+from agents.testing import ScriptedModel, assistant_message, function_call
+from mcp.shared.exceptions import MCPError
+
+from indelible import Ledger, instrument
+from indelible.integrations.openai_agents import LedgerTools
+from indelible.integrations.results import ToolError
+from indelible.integrations.telling import TEXTS
+from tests.integrations import mcp_bank
+from tests.scenarios.shells import prepare_store
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quiet")]
+PAYS = {"side_effect": "payment"}
+ASKS = {**PAYS, "approval": "required"}
+EVERY_WAY = pytest.mark.parametrize("way", ["gate", "instrument"])
+OTHERS = ["crewai", "google-adk", "strands-agents", "claude-agent-sdk"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@pytest.fixture
+def ledger(store_url: str) -> Iterator[Ledger]:
+    with Ledger.open(prepare_store(store_url), seal=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Ledger]:
+    """Is a ledger in SQLite: what is tested here is no affair of the store."""
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as opened:
+        yield opened
+
+
+def calling(tool: str = "pay", *ids: str, **args: Any) -> ScriptedModel:
+    turns = [[function_call(tool, args or {"amount": 5}, call_id=call_id)] for call_id in ids or ("call_Xa",)]
+    return ScriptedModel([*turns, [assistant_message("done")]])
+
+
+def outputs(result: Any) -> list[Any]:
+    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+
+
+def doubts(ledger: Ledger, *heard: Any) -> bool:
+    """Say whether the one effect is in doubt, and the model heard so each time."""
+    (effect,) = ledger.effects()
+    told = TEXTS["in_doubt"].format(tool=effect.tool, effect=effect.id)
+    return effect.status == "in_doubt" and heard == (told,) * len(heard)
+
+
+async def paying(ledger: Ledger, way: str, tool: FunctionTool, *ids: str, **words: Any) -> list[Any]:
+    """Let a model call a payment, and return what it heard."""
+    terms = {"pay": {**PAYS, **words}}
+    around = instrument(ledger, terms=terms) if way == "instrument" else contextlib.nullcontext()
+    tools: list[Tool] = [tool] if way == "instrument" else LedgerTools(ledger, run="order-1", terms=terms).tools([tool])
+    with around, ledger.in_run("order-1"):
+        return outputs(await Runner.run(Agent(name="clerk", model=calling("pay", *ids), tools=tools), "go"))
+
+
+# What a tool raised
+
+
+def sorry(context: Any, error: Exception) -> str:
+    return "sorry, it failed, try again"
+
+
+async def sorry_soon(context: Any, error: Exception) -> str:
+    return "sorry, it failed, try again"
+
+
+@EVERY_WAY
+@pytest.mark.parametrize(
+    "told",
+    [{}, {"failure_error_function": sorry}, {"failure_error_function": sorry_soon}],
+    ids=["default", "own", "async"],
+)
+async def test_37_a_payment_that_raises_is_in_doubt_however_the_sdk_tells_errors(
+    ledger: Ledger, way: str, told: dict[str, Any]
+) -> None:
+    paid: list[int] = []
+
+    @function_tool(**told)
+    def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        raise ConnectionError("lost after the deed")
+
+    heard = await paying(ledger, way, pay, "call_Xa", "call_Xb")
+    assert (paid, doubts(ledger, *heard)) == ([5], True)
+
+
+@EVERY_WAY
+async def test_37_a_declared_refusal_is_told_the_tools_own_way(plain: Ledger, way: str) -> None:
+    @function_tool(failure_error_function=lambda _, error: f"it said: {error}")
+    def pay(amount: int) -> str:
+        """Pays."""
+        raise ValueError("no funds")
+
+    heard = await paying(plain, way, pay, "call_Xa", "call_Xb", failed_on=ValueError)
+    assert heard == ["it said: no funds"] * 2
+    assert [effect.status for effect in plain.effects()] == ["failed"]
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("behaviour", ["error_as_result", "raise_exception"])
+async def test_37_of_a_time_limit_the_model_hears_that_it_may_have_happened(
+    plain: Ledger, way: str, behaviour: Any
+) -> None:
+    paid: list[int] = []
+
+    @function_tool(timeout=0.2, timeout_behavior=behaviour)
+    async def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        await asyncio.Event().wait()
+        return "paid"
+
+    heard = await paying(plain, way, pay, "call_Xa", "call_Xb")
+    assert (paid, doubts(plain, *heard)) == ([5], True)
+
+
+class Counting(FunctionTool):
+    """Is a tool with a state of its own."""
+
+    def __init__(self) -> None:
+        self.paid = 0
+        schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+        super().__init__("pay", "Pays.", schema, self._pay, strict_json_schema=False)
+
+    async def _pay(self, context: Any, arguments: str) -> str:
+        self.paid += 1
+        return "paid"
+
+
+async def test_88_a_tool_with_a_state_of_its_own_keeps_it_under_instrument(plain: Ledger) -> None:
+    tool = Counting()
+    await paying(plain, "instrument", tool)
+    assert tool.paid == 1
+
+
+@pytest.mark.parametrize("way", ["die", "error"])
+async def test_83_a_tool_of_an_mcp_server_that_may_have_paid_is_in_doubt(
+    plain: Ledger, tmp_path: Path, way: str
+) -> None:
+    paid = tmp_path / "paid"
+    with instrument(plain, terms={"pay": PAYS}), plain.in_run("order-1"):
+        async with bank(paid, way) as server:
+            agent = Agent(name="clerk", model=calling(), mcp_servers=[server])
+            with contextlib.suppress(MCPError):  # a server that is dead does not list its tools for the next turn
+                heard = outputs(await Runner.run(agent, "go"))
+                assert doubts(plain, *heard)
+    assert (len(paid.read_text().splitlines()), doubts(plain)) == (1, True)
+
+
+async def test_83_an_error_that_an_mcp_tool_declares_is_told_as_it_said_it(plain: Ledger, tmp_path: Path) -> None:
+    with instrument(plain, terms={"pay": {**PAYS, "failed_on": ToolError}}), plain.in_run("order-1"):
+        async with bank(tmp_path / "paid", "error") as server:
+            agent = Agent(name="clerk", model=calling("pay", "call_Xa", "call_Xb"), mcp_servers=[server])
+            heard = outputs(await Runner.run(agent, "go"))
+    assert heard == ["the gateway did not answer"] * 2
+    assert [effect.status for effect in plain.effects()] == ["failed"]
+
+
+def bank(paid: Path, how: str = "", name: str | None = None) -> MCPServerStdio:
+    words = [str(paid), *([how] if how else [])]
+    return MCPServerStdio({"command": sys.executable, "args": [str(mcp_bank.__file__), *words]}, name=name)
+
+
+async def paid_at(ledger: Ledger, server: MCPServerStdio, call_id: str) -> Any:
+    with ledger.in_run("order-1"):
+        return await Runner.run(Agent(name="clerk", model=calling("pay", call_id), mcp_servers=[server]), "go")
+
+
+@pytest.mark.parametrize("names", [("bank-a", "bank-b"), (None, None)], ids=["named", "by command"])
+async def test_91_an_approval_of_one_mcp_server_is_not_spent_at_another(
+    plain: Ledger, tmp_path: Path, names: tuple[str | None, str | None]
+) -> None:
+    (tmp_path / "b").touch()
+    with instrument(plain, terms={"pay": ASKS}):
+        async with bank(tmp_path / "a", name=names[0]) as one, bank(tmp_path / "b", name=names[1]) as other:
+            await paid_at(plain, one, "call_Xa")
+            (asked,) = plain.approvals(status="pending")
+            plain.approve(asked, digest=asked.digest, by="ana")
+            await paid_at(plain, other, "call_Xb")
+            assert (tmp_path / "b").read_text() == ""
+            assert len(plain.approvals(status="pending")) == 1
+
+
+async def test_91_calls_of_two_mcp_servers_are_two_calls(plain: Ledger, tmp_path: Path) -> None:
+    with instrument(plain, terms={"pay": {**PAYS, "key": ["amount"], "scope": "orders"}}):
+        async with bank(tmp_path / "a", name="bank-a") as one, bank(tmp_path / "b", name="bank-b") as other:
+            for call_id in ("call_Xa", "call_Xb"):
+                await paid_at(plain, one, call_id)
+                await paid_at(plain, other, call_id)
+    assert [len((tmp_path / name).read_text().splitlines()) for name in "ab"] == [1, 1]
