@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -215,3 +216,90 @@ async def test_91_calls_of_two_mcp_servers_are_two_calls(plain: Ledger, tmp_path
                 await paid_at(plain, one, call_id)
                 await paid_at(plain, other, call_id)
     assert [len((tmp_path / name).read_text().splitlines()) for name in "ab"] == [1, 1]
+
+
+# The tool's own question, after the ledger's
+
+
+async def above_fifty(context: Any, args: dict[str, Any], call_id: str) -> bool:
+    return bool(args["amount"] > 50)
+
+
+def edit(ledger: Ledger, **args: Any) -> None:
+    (asked,) = ledger.approvals(status="pending")
+    edited = ledger.edit_approval(asked, args, digest=asked.digest, by="ana", reason="as agreed")
+    ledger.approve(edited, digest=edited.digest, by="bob")
+
+
+def paying_tool(paid: list[int], needs_approval: Any) -> FunctionTool:
+    @function_tool(needs_approval=needs_approval)
+    def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        return "paid"
+
+    return pay
+
+
+@pytest.mark.parametrize("own", [True, above_fifty], ids=["always", "by amount"])
+async def test_85_the_tools_own_question_is_about_what_an_approver_edited(plain: Ledger, own: Any) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    agent = Agent(name="clerk", model=calling(), tools=gate.tools([paying_tool(paid, own)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    edit(plain, amount=77)
+    (asked,) = await gate.answer(state)
+    assert json.loads(asked.arguments or "") == {"amount": 77}
+    assert paid == []
+    state.approve(asked)
+    await Runner.run(agent, state)
+    assert paid == [77]
+
+
+async def test_85_a_question_that_an_edit_makes_needless_is_not_asked(plain: Ledger) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    tools = gate.tools([paying_tool(paid, above_fifty)])
+    agent = Agent(name="clerk", model=calling("pay", "call_Xa", amount=77), tools=tools)
+    state = (await Runner.run(agent, "go")).to_state()
+    edit(plain, amount=5)
+    assert await gate.answer(state) == []
+    await Runner.run(agent, state)
+    assert paid == [5]
+
+
+async def test_85_a_yes_to_what_the_model_said_is_none_to_what_an_approver_edited(plain: Ledger) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    agent = Agent(name="clerk", model=calling(), tools=gate.tools([paying_tool(paid, True)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    edit(plain, amount=77)
+    for item in state.get_interruptions():  # shows 5
+        state.approve(item)
+    await Runner.run(agent, state)
+    assert paid == []
+
+
+@pytest.mark.parametrize("own", [True, above_fifty], ids=["always", "by amount"])
+async def test_85_under_instrument_a_yes_is_to_what_was_asked(plain: Ledger, own: Any) -> None:
+    paid: list[int] = []
+    tool = paying_tool(paid, own)
+    with instrument(plain, terms={"pay": ASKS}), plain.in_run("order-1"):
+        for amount in (5, 5):
+            await paid_by(tool, amount)
+            if plain.approvals(status="pending"):
+                edit(plain, amount=77)
+        assert paid == []
+        await paid_by(tool, 77)
+    assert paid == [77]
+
+
+async def paid_by(tool: FunctionTool, amount: int) -> None:
+    """Let a model call a tool, and say yes to what that asks itself."""
+    agent = Agent(name="clerk", model=calling("pay", "call_Xa", amount=amount), tools=[tool])
+    result = await Runner.run(agent, "go")
+    while result.interruptions:
+        state = result.to_state()
+        for item in result.interruptions:
+            state.approve(item)
+        result = await Runner.run(agent, state)

@@ -22,6 +22,7 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -169,7 +170,14 @@ class LedgerTools:
             return False
         if isinstance(await self._standing(call), AwaitingApproval):
             return True
-        return await self._is_asked_by_tool(at, context, call)
+        judged = await self._edited(at, call)
+        if not await self._needs_own_approval(at, context, judged):
+            return False
+        pauses = self._pauses(judged)
+        # The SDK shows what the model said. What an approver made of it, `answer` shows.
+        if judged is call and not await pauses.is_tool_asked():
+            await pauses.note("tool")
+        return True
 
     async def invoke(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> Any:
         """Run a call, replay it, or return what the model is told."""
@@ -180,12 +188,15 @@ class LedgerTools:
             raise
         except BadCall as misfit:
             return f"{at.name} was not called: {misfit}"
-        if await self._lacks_own_approval(at, context, call):
-            return OWN_QUESTION.format(tool=at.name)
+        judged = await self._edited(at, call)
+        unasked = await self._unasked(at, context, call, judged)
+        if unasked is not None:
+            return unasked
         words = self._terms.at_once(at.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
         entry = _Entry(tool, context, call, functools.partial(self._supplied, at, context), at.beside)
+        entry.judged = judged.args if tool.needs_approval else None
         return await entry.walk_async(self._ledger, words)
 
     def _call(
@@ -229,7 +240,8 @@ class LedgerTools:
         """Answer the interruptions of a state as people decided at the ledger; return those that still wait.
 
         If a tool has `needs_approval` of its own, that is asked next, as a new interruption of the same call. It is
-        among those that wait, and `state.approve` or `state.reject` answers it.
+        among those that wait, and `state.approve` or `state.reject` answers it. If an approver edited the call, its
+        `arguments` are the edited ones, and the tool judges these.
         """
         waiting = []
         for item in state.get_interruptions():
@@ -238,16 +250,21 @@ class LedgerTools:
                 waiting.append(item)
                 continue
             call = await self._asked_about(at, state, item)
-            needs_own = await self._needs_own_approval(at, _context_of(state), call)
+            judged = await self._edited(at, call)
+            needs_own, pauses = await self._needs_own_approval(at, _context_of(state), judged), self._pauses(judged)
             match await self._standing(call):
                 case AwaitingApproval():
                     waiting.append(item)
                 case Denied() as denied:
                     state.reject(item, rejection_message=heard_of_answer(denied, call.tool).text)
-                case _ if needs_own and await self._pauses(call).is_tool_asked():
+                case _ if needs_own and judged is not call:  # only this shows what an approver edited
+                    if not await pauses.is_tool_asked():
+                        await pauses.note("tool")
+                    waiting.append(_EditedItem.of(item, _said(judged)))
+                case _ if needs_own and await pauses.is_tool_asked():
                     waiting.append(item)
                 case _ if needs_own:  # the SDK shows the same interruption again, which is the tool's question now
-                    await self._pauses(call).note("tool")
+                    await pauses.note("tool")
                 case _:
                     state.approve(item)
         return waiting
@@ -277,21 +294,33 @@ class LedgerTools:
         except NotRun:
             return None
 
-    async def _is_asked_by_tool(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
-        """Say whether the tool itself asks a person, and record that it does."""
-        if not await self._needs_own_approval(at, context, call):
-            return False
-        pauses = self._pauses(call)
-        if not await pauses.is_tool_asked():
-            await pauses.note("tool")
-        return True
+    async def _edited(self, at: _Entrance, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that an approver edited, if the tool asks by itself: it judges these."""
+        if at.behind.needs_approval is False:
+            return call
+        effect = getattr(await self._standing(call), "effect", None)
+        approval_id = None if effect is None else effect.approval_id
+        approval = None if approval_id is None else await self._ledger.get_approval(approval_id)
+        if effect is None or approval is None or approval.edited_by is None or is_same(effect.args, call.args):
+            return call
+        return replace(call, args=effect.args)
 
-    async def _lacks_own_approval(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
-        """Say whether the tool's own question was not asked: the SDK has one answer for it and for the ledger's."""
-        if not await self._needs_own_approval(at, context, call):
-            return False
+    async def _unasked(
+        self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall, judged: ToolCall
+    ) -> str | None:
+        """Return what the model hears if the tool's own question was not asked: the SDK has one answer for both.
+
+        Args:
+            at: The tool's entrance.
+            context: The run's context.
+            call: The call.
+            judged: The same, with the arguments that an approver edited.
+        """
+        if not await self._needs_own_approval(at, context, judged):
+            return None
         is_always_approved = context.is_tool_approved(call.tool, "indelible: any call") is True
-        return not is_always_approved and not await self._pauses(call).is_tool_asked()
+        is_asked = is_always_approved or await self._pauses(judged).is_tool_asked()
+        return None if is_asked else OWN_QUESTION.format(tool=call.tool)
 
     async def _needs_own_approval(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
         own = at.behind.needs_approval
@@ -420,6 +449,25 @@ def _target_of(handoff: Any) -> Any:
     return handoff if not isinstance(handoff, Handoff) or handoff._agent_ref is None else handoff._agent_ref()
 
 
+class _EditedItem(ToolApprovalItem):
+    """An interruption that shows the arguments which an approver edited, and answers the same call."""
+
+    shown = ""
+
+    @classmethod
+    def of(cls, item: ToolApprovalItem, args: Mapping[str, Any]) -> _EditedItem:
+        """Return an interruption with these arguments."""
+        made = object.__new__(cls)
+        made.__dict__.update(item.__dict__)
+        made.shown = json.dumps(args)
+        return made
+
+    @property
+    def arguments(self) -> str:
+        """Return the arguments that would run."""
+        return self.shown
+
+
 class _Entrance:
     """Is a tool's entrance. What the tool raised is told to the model its own way; what the ledger refuses stops it."""
 
@@ -496,11 +544,15 @@ class _Entry(Entry):
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
+        self.judged: Mapping[str, Any] | None = None
+        """The arguments that the tool's own `needs_approval` judged, if it has one."""
         self._entered: str | None = None
         self._is_paused_inside = False
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
+        if self.judged is not None and not is_same(effect.args, self.judged):
+            raise NothingHappened("its arguments were edited since the tool asked a person about them")
         self._entered = effect.id
         self.check_injected(effect, self._beside, supplies=self._supplies)
         supplied = self._supplies()

@@ -6,6 +6,7 @@ The SDK knows an agent's tools by their identity, so they stay the same objects:
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -16,6 +17,7 @@ from agents.realtime.session import RealtimeSession
 from agents.run_internal import run_loop, tool_execution
 from agents.tool_context import ToolContext
 
+from indelible import ToolCall
 from indelible.integrations.everywhere.reach import (
     Around,
     Undo,
@@ -28,6 +30,10 @@ from indelible.integrations.everywhere.reach import (
 from indelible.integrations.openai_agents import LedgerTools, copied, is_guarded, note_settings, note_unguarded
 from indelible.integrations.ways import Watch
 
+EDITED = (
+    "{tool} was not carried out: an approver changed its arguments to {args}, and the tool asks a person by itself, "
+    "who was shown others. If these are meant, call it with exactly these."
+)
 Invoke = Callable[[ToolContext[Any], str], Awaitable[Any]]
 
 
@@ -131,6 +137,16 @@ class _Switch:
         tool.on_invoke_tool = _Entrance(self, tool, current)
 
 
+class _Gate(LedgerTools):
+    """Leaves to the SDK what a tool itself asks people. The SDK shows them what the model said, and no edit."""
+
+    async def _unasked(self, at: Any, context: RunContextWrapper[Any], call: ToolCall, judged: ToolCall) -> str | None:
+        if judged is call or not await self._needs_own_approval(at, context, judged):
+            return None
+        args = {name: value for name, value in judged.args.items() if name not in judged.injected}
+        return EDITED.format(tool=call.tool, args=json.dumps(args, default=str))
+
+
 class _Entrance:
     """Leads a call through the ledger to the tool. A copy of the tool gets none: it is found in its own time."""
 
@@ -139,10 +155,9 @@ class _Entrance:
         self.plain = plain
         self._tool = tool
         around = switch.around
-        gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
-        # What the tool itself asks people stays the SDK's affair. How it tells of errors comes after the ledger.
-        asked = copied(tool, on_invoke_tool=plain, needs_approval=False)
-        (behind,) = gate.tools([asked])
+        gate = _Gate(around.ledger, run=_run_of, terms=around.terms, **around.usual)
+        # How the tool tells of errors comes after the ledger.
+        (behind,) = gate.tools([copied(tool, on_invoke_tool=plain)])
         assert isinstance(behind, FunctionTool)
         self._behind: Invoke = behind.on_invoke_tool
 
