@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, FunctionTool, Runner, Tool, function_tool, set_tracing_disabled
+from agents import Agent, FunctionTool, HostedMCPTool, Runner, Tool, function_tool, set_tracing_disabled
 from agents.mcp import MCPServerStdio
 from agents.testing import ScriptedModel, assistant_message, function_call
 from mcp.shared.exceptions import MCPError
 
 from indelible import Ledger, instrument
+from indelible.errors import BadCall
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.results import ToolError
 from indelible.integrations.telling import TEXTS
@@ -303,3 +304,75 @@ async def paid_by(tool: FunctionTool, amount: int) -> None:
         for item in result.interruptions:
             state.approve(item)
         result = await Runner.run(agent, state)
+
+
+# Agents as tools, and what runs at the provider
+
+
+def boss(tool: Tool, *ids: str) -> Agent[Any]:
+    turns = [[function_call("clerk", {"input": "pay 5"}, call_id=call_id)] for call_id in ids]
+    return Agent(name="boss", model=ScriptedModel([*turns, [assistant_message("done")]]), tools=[tool])
+
+
+def clerk(**words: Any) -> FunctionTool:
+    model = ScriptedModel([[assistant_message("done")]] * 3)
+    return Agent(name="clerk", model=model).as_tool("clerk", "Hands over.", **words)
+
+
+ASKED_BY_POLICY = {"rules": [{"name": "clerks", "match": {"tool": "clerk"}, "then": "ask", "why": "look"}]}
+
+
+@pytest.mark.parametrize("by", ["words", "policy"])
+async def test_88_an_agent_as_a_tool_is_asked_about_by_words_for_all_tools_and_by_the_policy(
+    tmp_path: Path, by: str
+) -> None:
+    (tmp_path / "policy.json").write_text(json.dumps(ASKED_BY_POLICY))
+    opened = {"policy": tmp_path / "policy.json"} if by == "policy" else {}
+    words: dict[str, Any] = {} if by == "policy" else {"approval": "required"}
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False, **opened) as ledger:  # type: ignore[arg-type]
+        with instrument(ledger, **words), ledger.in_run("order-1"):
+            await Runner.run(boss(clerk(), "call_Xa"), "go")
+            assert [effect.status for effect in ledger.effects()] == ["requires_approval"]
+            (asked,) = ledger.approvals(status="pending")
+            ledger.approve(asked, digest=asked.digest, by="ana")
+            heard = outputs(await Runner.run(boss(clerk(), "call_Xb"), "go"))
+        assert heard == ["done"]
+        assert [effect.status for effect in ledger.effects()] == ["succeeded"]
+
+
+@pytest.mark.parametrize("word", ["custom_output_extractor", "input_builder", "on_stream"])
+async def test_88_functions_of_an_agent_as_a_tool_are_refused_unless_its_terms_guard_it(
+    plain: Ledger, word: str
+) -> None:
+    ran: list[str] = []
+
+    async def runs(*_: Any) -> str:
+        ran.append(word)
+        return "paid"
+
+    tool = clerk(**{word: runs})
+    with instrument(plain, strict=True, allow=OTHERS), plain.in_run("order-1"), pytest.raises(BadCall):
+        await Runner.run(boss(tool, "call_Xa"), "go")
+    with pytest.raises(BadCall):
+        await LedgerTools(plain, run="order-1", strict=True).check(boss(tool))
+    assert ran == []
+    gate = LedgerTools(plain, run="order-1", strict=True)
+    assert await gate.check(boss(gate.tools([tool])[0])) == ()
+    with instrument(plain, strict=True, allow=OTHERS, terms={"clerk": PAYS}), plain.in_run("order-1"):
+        await Runner.run(boss(tool, "call_Xa"), "go")
+        times = len(ran)
+        await Runner.run(boss(tool, "call_Xb"), "go")
+    assert len(ran) == times > 0
+
+
+@pytest.mark.parametrize(("allow", "is_allowed"), [("mcp:docs", True), ("mcp:bank", False), ("hosted_mcp", False)])
+async def test_88_hosted_mcp_servers_are_allowed_by_their_labels(plain: Ledger, allow: str, is_allowed: bool) -> None:
+    tool = HostedMCPTool(
+        {"type": "mcp", "server_label": "docs", "server_url": "https://docs", "require_approval": "never"}
+    )
+    agent = Agent(name="clerk", model=ScriptedModel([[assistant_message("done")]]), tools=[tool])
+    expected: Any = contextlib.nullcontext() if is_allowed else pytest.raises(BadCall)
+    with instrument(plain, strict=True, allow=[*OTHERS, allow]), expected:
+        await Runner.run(agent, "go")
+    with pytest.raises(BadCall) if not is_allowed else contextlib.nullcontext():
+        LedgerTools(plain, run="order-1", allow=[allow]).tools([tool])

@@ -28,20 +28,13 @@ from typing import Any
 
 from agents import (
     Agent,
-    ApplyPatchTool,
-    CodeInterpreterTool,
-    ComputerTool,
-    CustomTool,
     FunctionTool,
     Handoff,
-    HostedMCPTool,
     ItemHelpers,
-    LocalShellTool,
     RunContextWrapper,
     RunResult,
     RunResultStreaming,
     RunState,
-    ShellTool,
     Tool,
 )
 from agents._tool_identity import get_function_tool_lookup_keys
@@ -55,14 +48,14 @@ from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 from pydantic import BaseModel, ValidationError
 
-from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, MayRun, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
 from indelible.integrations.everywhere.reach import inside_tool
-from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.models import read_by
+from indelible.integrations.openai_agents_ways import NAME, entered_by, name_of, note_unguarded
 from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolError, as_json, plain, text_in
 from indelible.integrations.results import ToolFailed as ToolFailed
@@ -73,16 +66,6 @@ from indelible.integrations.ways import Watch
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
 TurnOf = Callable[[RunContextWrapper[Any]], str | None]
-_NAME = "OpenAI Agents"
-_WAYS: Mapping[type, str] = {
-    ShellTool: "shell",
-    LocalShellTool: "local shell",
-    ComputerTool: "computer",
-    ApplyPatchTool: "apply_patch",
-    CodeInterpreterTool: "code interpreter",
-    CustomTool: "custom tools",
-    HostedMCPTool: "hosted MCP",
-}
 OWN_QUESTION = (
     "{tool} was not carried out: the tool asks a person by itself, and they have not been shown its question. Call it "
     "again with exactly the same arguments; then they are asked."
@@ -137,22 +120,23 @@ class LedgerTools:
             current = todo.pop()
             done.append(current)
             tools = await current.get_all_tools(at_hand)
-            note_unguarded(self._watch, current, tools)
             functions = [one for one in tools if isinstance(one, FunctionTool)]
+            note_unguarded(self._watch, current, tools, [one for one in functions if is_guarded(one)])
             bare = [one.qualified_name for one in functions if not one._is_agent_tool and not is_guarded(one)]
-            self._watch.note(_NAME, "function tools", bare)
+            self._watch.note(NAME, "function tools", bare)
             inner = [one._agent_instance for one in functions if one._is_agent_tool]
             next_ = [*inner, *(_target_of(one) for one in current.handoffs)]
             todo += [one for one in next_ if isinstance(one, Agent) and not any(one is known for known in done)]
         return tuple(name for _, name in self._watch.seen)
 
     def _behind(self, tool: Tool) -> Tool:
-        if not isinstance(tool, FunctionTool) and tool.name in self._watch.allowed:
-            return tool
         if not isinstance(tool, FunctionTool):
+            name = name_of(tool)
+            if name in self._watch.allowed:
+                return tool
             raise BadCall(
-                f"{tool.name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
-                f"allow=[{tool.name!r}]"
+                f"{name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
+                f"allow=[{name!r}]"
             )
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = copied(tool, _failure_error_function=None, _use_default_failure_error_function=False)
@@ -178,6 +162,15 @@ class LedgerTools:
         if judged is call and not await pauses.is_tool_asked():
             await pauses.note("tool")
         return True
+
+    async def is_concerned(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> bool:
+        """Say whether a person or a rule has a say in a call, or the record knows it."""
+        try:
+            call = self._call(at, context, _object_in(at.name, arguments), context.tool_call_id)
+        except BadCall:
+            return False
+        standing = await self._standing(call)
+        return not isinstance(standing, MayRun) or standing.effect is not None
 
     async def invoke(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> Any:
         """Run a call, replay it, or return what the model is told."""
@@ -390,38 +383,6 @@ def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: A
     return LedgerTools(ledger, **words).tools(tools)
 
 
-def note_unguarded(watch: Watch, agent: Any, tools: Iterable[Tool]) -> None:
-    """Note what an agent runs that is no function tool, and the functions that its handoffs call.
-
-    Args:
-        watch: Notes it, or refuses it.
-        agent: The agent.
-        tools: Its tools, those of its MCP servers included.
-    """
-    for tool in tools:
-        if not isinstance(tool, FunctionTool):
-            watch.note(_NAME, _WAYS.get(type(tool), "hosted tools"), [tool.name])
-    note_settings(watch, {"prompt": getattr(agent, "prompt", None)})
-    handed = [one for one in getattr(agent, "handoffs", ()) if isinstance(one, Handoff)]
-    watch.note(_NAME, "on_handoff functions", [one.tool_name for one in handed if _calls_something(one)])
-
-
-def note_settings(watch: Watch, settings: Mapping[str, Any]) -> None:
-    """Note what the settings of a request let the provider run; a stored prompt may hold tools."""
-    stored = ["prompt"] if callable(settings.get("prompt")) else []
-    watch.note(_NAME, "hosted tools", [*stored, *hosted_in(settings)])
-
-
-def _calls_something(handoff: Handoff[Any, Any]) -> bool:
-    """Say whether a handoff calls a function of the program; one whose code cannot be seen does."""
-    entered: Any = handoff.on_invoke_handoff
-    while isinstance(entered, functools.partial):
-        entered = next(iter(entered.args), None)
-    if not inspect.isfunction(entered) or not entered.__module__.startswith("agents."):
-        return True
-    return inspect.getclosurevars(entered).nonlocals.get("on_handoff") is not None
-
-
 def is_guarded(tool: FunctionTool) -> bool:
     """Does a ledger stand before this tool already?"""
     return isinstance(tool.on_invoke_tool, _Entrance)
@@ -573,7 +534,7 @@ class _Entry(Entry):
         if server is None:
             return await self._tool.on_invoke_tool(self._context, said)
         heard = _Heard(server)
-        entered: Any = _entered_by(self._tool)
+        entered: Any = entered_by(self._tool)
         called = functools.partial(entered.func, heard, *entered.args[1:], **entered.keywords)
         output = await called(self._context, said)
         if heard.error is not None:
@@ -642,14 +603,9 @@ class _Heard:
         return result
 
 
-def _entered_by(tool: FunctionTool) -> Any:
-    """Return what the SDK enters behind its own handling of errors; None for an entrance that is not the SDK's."""
-    return getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
-
-
 def _server_of(tool: FunctionTool) -> MCPServer | None:
     """Return the MCP server whose tool this is."""
-    entered = _entered_by(tool)
+    entered = entered_by(tool)
     first = next(iter(entered.args), None) if isinstance(entered, functools.partial) else None
     return first if isinstance(first, MCPServer) else None
 
@@ -695,7 +651,7 @@ def _object_in(tool: str, arguments: str) -> dict[str, Any]:
 
 def _model_of(tool: FunctionTool) -> type[BaseModel] | None:
     """Return the model by which the SDK validates the arguments of a function; None for a tool of another kind."""
-    entered = _entered_by(tool)
+    entered = entered_by(tool)
     if not inspect.isfunction(entered):
         return None
     found = inspect.getclosurevars(entered).nonlocals.get("schema")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from agents import Agent, FunctionTool, RunContextWrapper, Tool
@@ -27,8 +27,8 @@ from indelible.integrations.everywhere.reach import (
     replaced,
     run_here,
 )
-from indelible.integrations.openai_agents import LedgerTools, copied, is_guarded, note_settings, note_unguarded
-from indelible.integrations.ways import Watch
+from indelible.integrations.openai_agents import LedgerTools, copied, is_guarded
+from indelible.integrations.openai_agents_ways import note_settings, note_unguarded
 
 EDITED = (
     "{tool} was not carried out: an approver changed its arguments to {args}, and the tool asks a person by itself, "
@@ -45,7 +45,7 @@ def reach(around: Around) -> Undo:
     @functools.wraps(ask)
     async def get_all_tools(self: Agent[Any], run_context: RunContextWrapper[Any]) -> list[Tool]:
         found = await ask(self, run_context)
-        note_unguarded(around.watch, self, found)
+        note_unguarded(around.watch, self, found, switch.guarded(found))
         for tool in found:
             if isinstance(tool, FunctionTool) and not is_guarded(tool):
                 switch.put_before(tool)
@@ -54,7 +54,7 @@ def reach(around: Around) -> Undo:
     restore = all_replaced(
         lambda: replaced(AgentBase, "get_all_tools", get_all_tools, takes=("self", "run_context")),
         *_entered(switch),
-        *_asked(around.watch),
+        *_asked(switch),
     )
 
     def undo() -> None:
@@ -74,7 +74,8 @@ def _entered(switch: _Switch) -> list[Callable[[], Undo]]:
         if not is_guarded(function_tool):
             switch.put_before(function_tool)
         entrance, entered = function_tool.on_invoke_tool, function_tool
-        if isinstance(entrance, _Entrance) and entrance.leads_through_ledger(context):
+        is_limited = function_tool.timeout_seconds is not None
+        if is_limited and isinstance(entrance, _Entrance) and await entrance.leads_through_ledger(context, arguments):
             # The ledger keeps the time limit: the SDK would tell the model in words of its own that it timed out.
             entered = copied(function_tool, timeout_seconds=None)
             entered.on_invoke_tool = entrance
@@ -84,15 +85,16 @@ def _entered(switch: _Switch) -> list[Callable[[], Undo]]:
     return [functools.partial(replaced, owner, name, invoked, takes=takes) for owner in (tool_module, tool_execution)]
 
 
-def _asked(watch: Watch) -> list[Callable[[], Undo]]:
+def _asked(switch: _Switch) -> list[Callable[[], Undo]]:
     """Return the replacements where the SDK has the tools and the settings with which it asks a model."""
+    watch = switch.around.watch
     tools, settings = run_loop.get_all_tools, vars(run_loop)["get_model_settings"]
     session = RealtimeSession._get_updated_model_settings_from_agent
 
     @functools.wraps(tools)
     async def all_tools(agent: Agent[Any], context_wrapper: RunContextWrapper[Any]) -> list[Tool]:
         found = await tools(agent, context_wrapper)
-        note_unguarded(watch, agent, found)
+        note_unguarded(watch, agent, found, switch.guarded(found))
         return found
 
     @functools.wraps(settings)
@@ -104,7 +106,8 @@ def _asked(watch: Watch) -> list[Callable[[], Undo]]:
     @functools.wraps(session)
     async def session_settings(self: RealtimeSession, starting_settings: Any, agent: Any) -> Any:
         made = await session(self, starting_settings, agent)
-        note_unguarded(watch, agent, made.get("tools") or ())
+        found = made.get("tools") or ()
+        note_unguarded(watch, agent, found, switch.guarded(found))
         note_settings(watch, {name: value for name, value in made.items() if name not in ("tools", "handoffs")})
         return made
 
@@ -126,6 +129,14 @@ class _Switch:
     def __init__(self, around: Around) -> None:
         self.around = around
         self.is_on = True
+
+    def guarded(self, tools: Iterable[Tool]) -> list[Tool]:
+        """Return the tools whose calls go through a ledger, whatever its rules: terms name them, or a gate has them."""
+        return [one for one in tools if isinstance(one, FunctionTool) and (is_guarded(one) or self.is_named(one))]
+
+    def is_named(self, tool: FunctionTool) -> bool:
+        """Say whether the terms name a tool."""
+        return not {tool.name, tool.qualified_name}.isdisjoint(self.around.terms or {})
 
     def put_before(self, tool: FunctionTool) -> None:
         """Gives a tool an entrance through the ledger, unless it has one."""
@@ -159,22 +170,27 @@ class _Entrance:
         # How the tool tells of errors comes after the ledger.
         (behind,) = gate.tools([copied(tool, on_invoke_tool=plain)])
         assert isinstance(behind, FunctionTool)
-        self._behind: Invoke = behind.on_invoke_tool
+        self._behind: Any = behind.on_invoke_tool
 
     def __agents_bind_function_tool__(self, tool: FunctionTool) -> Invoke:
         """Gives the plain entrance for a copy of the tool, as the SDK asks for."""
         bind = getattr(self.plain, "__agents_bind_function_tool__", None)
         return bind(tool) if callable(bind) else self.plain
 
-    def leads_through_ledger(self, context: ToolContext[Any]) -> bool:
-        """Say whether the ledger is asked about a call."""
-        # What an agent does is guarded call by call. That it is called is guarded if its terms say how.
-        names, terms = {self._tool.name, self._tool.qualified_name}, self.switch.around.terms or {}
-        is_agent = self._tool._is_agent_tool and names.isdisjoint(terms)
-        return self.switch.is_on and not is_agent and not is_behind(self._tool.qualified_name, context.tool_call_id)
+    async def leads_through_ledger(self, context: ToolContext[Any], arguments: str) -> bool:
+        """Say whether the ledger carries out a call.
+
+        What an agent does is guarded call by call. That it is called is guarded if its terms say how, or if a person or
+        a rule has a say in it.
+        """
+        if not self.switch.is_on or is_behind(self._tool.qualified_name, context.tool_call_id):
+            return False
+        if not self._tool._is_agent_tool or self.switch.is_named(self._tool):
+            return True
+        return bool(await self._behind.gate.is_concerned(self._behind, context, arguments))
 
     async def __call__(self, context: ToolContext[Any], arguments: str) -> Any:
-        if self.leads_through_ledger(context):
+        if await self.leads_through_ledger(context, arguments):
             return await self._behind(context, arguments)
         with inside_tool():
             return await self.plain(context, arguments)
