@@ -103,13 +103,12 @@ async def test_37_a_payment_that_raises_is_in_doubt_however_the_sdk_tells_errors
 ) -> None:
     paid: list[int] = []
 
-    @function_tool(**told)
     def pay(amount: int) -> str:
         """Pays."""
         paid.append(amount)
         raise ConnectionError("lost after the deed")
 
-    heard = await paying(ledger, way, pay, "call_Xa", "call_Xb")
+    heard = await paying(ledger, way, function_tool(pay, **told), "call_Xa", "call_Xb")
     assert (paid, doubts(ledger, *heard)) == ([5], True)
 
 
@@ -292,18 +291,23 @@ async def test_85_under_instrument_a_yes_is_to_what_was_asked(plain: Ledger, own
                 edit(plain, amount=77)
         assert paid == []
         await paid_by(tool, 77)
+        assert paid == [77]
+        for amount in (5, 77):
+            (heard,) = outputs(await paid_by(tool, amount, "call_Xb"))
+            assert heard.startswith("paid\n"), "what is done replays"
     assert paid == [77]
 
 
-async def paid_by(tool: FunctionTool, amount: int) -> None:
+async def paid_by(tool: FunctionTool, amount: int, call_id: str = "call_Xa") -> Any:
     """Let a model call a tool, and say yes to what that asks itself."""
-    agent = Agent(name="clerk", model=calling("pay", "call_Xa", amount=amount), tools=[tool])
+    agent = Agent(name="clerk", model=calling("pay", call_id, amount=amount), tools=[tool])
     result = await Runner.run(agent, "go")
     while result.interruptions:
         state = result.to_state()
         for item in result.interruptions:
             state.approve(item)
         result = await Runner.run(agent, state)
+    return result
 
 
 # Agents as tools, and what runs at the provider

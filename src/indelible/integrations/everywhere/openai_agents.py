@@ -17,7 +17,7 @@ from agents.realtime.session import RealtimeSession
 from agents.run_internal import run_loop, tool_execution
 from agents.tool_context import ToolContext
 
-from indelible import ToolCall
+from indelible import MayRun, ToolCall
 from indelible.integrations.everywhere.reach import (
     Around,
     Undo,
@@ -153,6 +153,8 @@ class _Gate(LedgerTools):
 
     async def _unasked(self, at: Any, context: RunContextWrapper[Any], call: ToolCall, judged: ToolCall) -> str | None:
         if judged is call or not await self._needs_own_approval(at, context, judged):
+            return None
+        if not isinstance(await self._standing(call), MayRun):  # then it does not run now, and the ledger says why
             return None
         args = {name: value for name, value in judged.args.items() if name not in judged.injected}
         return EDITED.format(tool=call.tool, args=json.dumps(args, default=str))
