@@ -36,6 +36,94 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Reading:
+    """How a function reads its arguments: what is recorded is what it gets.
+
+    Args:
+        function: The function.
+        name: The tool's name, for errors.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str) -> None:
+        self.name = name
+        self.signature = inspect.signature(function)
+        self._function = function
+        self._hints: dict[str, Any] | None = None
+        self._read: tuple[str, ...] | None = None
+
+    def bound_args(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return named arguments as the function reads them: what is judged, shown, keyed and run.
+
+        Raises:
+            BadCall: They do not fit the function.
+        """
+        return self.as_read(bound(self.signature, args, self.name))
+
+    def enter(self, effect: RunningEffect) -> Any:
+        """Enter the function's body with the recorded arguments, and with nothing else."""
+        arguments = self.signature.bind_partial()
+        for name, value in effect.args.items():
+            if name not in self.signature.parameters:
+                if name not in effect.effect.args:
+                    continue  # `added` names what the function has no more
+                raise NothingHappened(
+                    f"{self.name} takes no {name} any more, so the recorded call cannot be made; cancel it, or bring "
+                    "the parameter back"
+                )
+            arguments.arguments[name] = self._entered_with(name, value)
+        unseen = self.signature.parameters.keys() - arguments.arguments.keys()
+        if unseen:
+            raise self._unseen(", ".join(sorted(unseen)))
+        return self._function(*arguments.args, **arguments.kwargs)
+
+    def _entered_with(self, name: str, value: Any) -> Any:
+        """Return a recorded argument as the function gets it, if that is what was recorded."""
+        try:
+            read = self._revived(name, value)
+            if name not in self._read_otherwise() or encode(plainly(read)) == encode(value):
+                return read
+        except (TypeError, ValueError) as wrong:
+            raise self._unseen(name) from wrong
+        raise self._unseen(name)
+
+    def _unseen(self, names: str) -> NothingHappened:
+        return NothingHappened(
+            f"{self.name} would read {names} differently from what is recorded, judged and approved, so it was not "
+            "entered; make the call again, or deny it: indelible approvals list"
+        )
+
+    def _revived(self, name: str, value: Any) -> Any:
+        kind, hint = self.signature.parameters[name].kind, self._type_of(name)
+        if kind is inspect.Parameter.VAR_POSITIONAL:  # its hint is that of each item
+            return tuple(revive(item, hint) for item in value)
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            return {key: revive(item, hint) for key, item in value.items()}
+        return revive(value, hint)
+
+    def as_read(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments with each model, dataclass and enum as the function reads it; plain ones stay."""
+        whole = dict(args)
+        for name in self._read_otherwise():
+            try:
+                whole[name] = as_read(whole[name], functools.partial(self._revived, name))
+            except (TypeError, ValueError, AttributeError) as wrong:
+                raise BadCall(f"{self.name}: {name} does not fit the function: {wrong}") from wrong
+        return whole
+
+    def _read_otherwise(self) -> tuple[str, ...]:
+        if self._read is None:
+            self._read = tuple(name for name in self.signature.parameters if is_read_otherwise(self._type_of(name)))
+        return self._read
+
+    def _type_of(self, parameter: str) -> Any:
+        if self._hints is None:
+            try:
+                self._hints = get_type_hints(self._function)
+            except (NameError, TypeError):  # a hint that only a type checker knows, or an object that has none
+                self._hints = {}
+        return self._hints.get(parameter, Any)
+
+
 class Tool(Generic[P, R]):
     """Is a function behind the ledger: binds arguments, gives the body the recorded ones, replays the result."""
 
@@ -53,9 +141,8 @@ class Tool(Generic[P, R]):
         check_tool_name(self.name)
         self._desk = desk
         self._function = function
-        self._signature = inspect.signature(function)
-        self._hints: dict[str, Any] | None = None
-        self._read: tuple[str, ...] | None = None
+        self._reading = Reading(function, self.name)
+        self._signature = self._reading.signature
         self._identity = identity
         self._fixed: dict[str, Any] | None = None
         self.is_async = inspect.iscoroutinefunction(function)
@@ -115,7 +202,7 @@ class Tool(Generic[P, R]):
         """
         arguments = self._signature.bind(*args, **kwargs)
         arguments.apply_defaults()
-        whole = self._as_read(arguments.arguments)
+        whole = self._reading.as_read(arguments.arguments)
         identity = self._identity_of(whole)
         return ToolCall(tool=self.name, args=whole, schema=self.schema, binds=self.bound_args, **identity)
 
@@ -125,71 +212,11 @@ class Tool(Generic[P, R]):
         Raises:
             BadCall: They do not fit the function.
         """
-        return self._as_read(bound(self._signature, args, self.name))
+        return self._reading.bound_args(args)
 
     def handler(self, effect: RunningEffect) -> Any:
         """Enter the function's body with the recorded arguments, and with nothing else."""
-        arguments = self._signature.bind_partial()
-        for name, value in effect.args.items():
-            if name not in self._signature.parameters:
-                if name not in effect.effect.args:
-                    continue  # `added` names what the function has no more
-                raise NothingHappened(
-                    f"{self.name} takes no {name} any more, so the recorded call cannot be made; cancel it, or bring "
-                    "the parameter back"
-                )
-            arguments.arguments[name] = self._entered_with(name, value)
-        unseen = self._signature.parameters.keys() - arguments.arguments.keys()
-        if unseen:
-            raise self._unseen(", ".join(sorted(unseen)))
-        return self._function(*arguments.args, **arguments.kwargs)
-
-    def _entered_with(self, name: str, value: Any) -> Any:
-        """Return a recorded argument as the function gets it, if that is what was recorded."""
-        try:
-            read = self._revived(name, value)
-            if name not in self._read_otherwise() or encode(plainly(read)) == encode(value):
-                return read
-        except (TypeError, ValueError) as wrong:
-            raise self._unseen(name) from wrong
-        raise self._unseen(name)
-
-    def _unseen(self, names: str) -> NothingHappened:
-        return NothingHappened(
-            f"{self.name} would read {names} differently from what is recorded, judged and approved, so it was not "
-            "entered; make the call again, or deny it: indelible approvals list"
-        )
-
-    def _revived(self, name: str, value: Any) -> Any:
-        kind, hint = self._signature.parameters[name].kind, self._type_of(name)
-        if kind is inspect.Parameter.VAR_POSITIONAL:  # its hint is that of each item
-            return tuple(revive(item, hint) for item in value)
-        if kind is inspect.Parameter.VAR_KEYWORD:
-            return {key: revive(item, hint) for key, item in value.items()}
-        return revive(value, hint)
-
-    def _as_read(self, args: Mapping[str, Any]) -> dict[str, Any]:
-        """Return arguments with each model, dataclass and enum as the function reads it; plain ones stay."""
-        whole = dict(args)
-        for name in self._read_otherwise():
-            try:
-                whole[name] = as_read(whole[name], functools.partial(self._revived, name))
-            except (TypeError, ValueError, AttributeError) as wrong:
-                raise BadCall(f"{self.name}: {name} does not fit the function: {wrong}") from wrong
-        return whole
-
-    def _read_otherwise(self) -> tuple[str, ...]:
-        if self._read is None:
-            self._read = tuple(name for name in self._signature.parameters if is_read_otherwise(self._type_of(name)))
-        return self._read
-
-    def _type_of(self, parameter: str) -> Any:
-        if self._hints is None:
-            try:
-                self._hints = get_type_hints(self._function)
-            except (NameError, TypeError):  # a hint that only a type checker knows, or an object that has none
-                self._hints = {}
-        return self._hints.get(parameter, Any)
+        return self._reading.enter(effect)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self._run(self.bind(*args, **kwargs))
@@ -205,13 +232,6 @@ class Tool(Generic[P, R]):
         if self.is_async:
             return cast("R", engine.drive_async(steps, _as_coroutine_function(self.handler)))
         return cast("R", engine.drive(steps, self.handler))
-
-
-def called(function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
-    """Call a function with arguments as `bound` names them: `*args` as a list, `**kwargs` as an object."""
-    arguments = inspect.signature(function).bind_partial()
-    arguments.arguments.update(args)
-    return function(*arguments.args, **arguments.kwargs)
 
 
 def _name_of(function: Callable[..., Any]) -> str:

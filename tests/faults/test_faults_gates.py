@@ -207,9 +207,12 @@ class Slow:
     def read(self, *size):
         sys.stderr.write("reading\\n")
         sys.stderr.flush()
-        return sys.__stdin__.read()
+        return sys.__stdin__.buffer.read()
 
-sys.stdin = Slow()
+class Text:
+    buffer = Slow()
+
+sys.stdin = Text()
 sys.exit(main(["hook", "claude-code"]))
 """
 

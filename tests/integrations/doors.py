@@ -44,7 +44,6 @@ from indelible.server.gateway import Gateway
 from indelible.server.gateway_tools import DEFAULT_TIMEOUT, GatewayTool, _defaults
 from indelible.server.ledgers import Ledgers
 from indelible.stores import open_store
-from indelible.tool import called
 from tests.integrations.langchain_agents import Scripted, calls
 from tests.server.serving import Served, believing
 
@@ -195,6 +194,13 @@ async def tool_call(site: Site, made: Called, args: Mapping[str, Any], run: str,
     ledger: Any = site.ledger if inspect.iscoroutinefunction(made.function) else site.ledger.blocking
     tool = ledger.tool(TOOL, wait=False, **words)(made.function)
     return await _came_of(lambda: ledger.run(ToolCall(tool=TOOL, args=args, run_id=run), tool.handler))
+
+
+def called(function: Callable[..., Any], args: Mapping[str, Any]) -> Any:
+    """Call a function with recorded arguments: `*args` as a list, `**kwargs` as an object."""
+    arguments = inspect.signature(function).bind_partial()
+    arguments.arguments.update(args)
+    return function(*arguments.args, **arguments.kwargs)
 
 
 async def begin(site: Site, made: Called, args: Mapping[str, Any], run: str, words: Words, turn: str = "m1") -> str:

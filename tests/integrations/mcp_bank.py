@@ -1,7 +1,11 @@
-"""An MCP server as a process of its own: it writes a line for each payment, and can be told to hang after it."""
+"""An MCP server as a process of its own: it writes a line for each payment, and can be told to break after it.
+
+The word after the file says how: `hang`, `die`, or `error`.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,18 +15,21 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 
-PAID, HANGS = Path(sys.argv[1]), len(sys.argv) > 2
-
 
 async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
     return types.ListToolsResult(tools=[types.Tool(name="pay", input_schema={"type": "object"})])
 
 
 async def called(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-    with PAID.open("a") as lines:
+    paid, how = Path(sys.argv[1]), sys.argv[2:]
+    with paid.open("a") as lines:
         lines.write(f"{params.arguments}\n")
-    if HANGS:
+    if how == ["hang"]:
         await anyio.sleep_forever()
+    if how == ["die"]:
+        os._exit(1)
+    if how == ["error"]:
+        return types.CallToolResult(content=[types.TextContent(text="the gateway did not answer")], is_error=True)
     return types.CallToolResult(content=[types.TextContent(text="paid")])
 
 

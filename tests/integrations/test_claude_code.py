@@ -427,6 +427,20 @@ def test_52_an_edit_to_a_value_that_python_takes_for_equal_is_told(
     assert json.dumps(answer["hookSpecificOutput"]["updatedInput"]) == json.dumps({"n": approved})
 
 
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "utf-8"])
+def test_96_a_hook_reads_utf_8_in_every_locale(sqlite_url: str, tmp_path: Path, encoding: str) -> None:
+    migrate(sqlite_url)
+    environment = {**Commands(sqlite_url, tmp_path).environment, "PYTHONIOENCODING": encoding}
+    event = json.dumps(told(args={"command": "pay café"}), ensure_ascii=False).encode()
+    hook: Any = [*INDELIBLE, "hook", "claude-code", "--approval", "required"]
+    for text, code in ((event, 0), (event.replace("é".encode(), b"\xe9"), 2)):
+        ran = subprocess.run(hook, input=text, env=environment, capture_output=True, check=False, timeout=200)
+        assert ran.returncode == code
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        (effect,) = ledger.effects()
+        assert effect.args["command"] == "pay café"
+
+
 ENDED_WHILE_LOADING = """
 import os, signal, sys
 

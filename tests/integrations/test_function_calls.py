@@ -6,12 +6,14 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypedDict
 
 import pytest
+from pydantic import BaseModel, Field
 
 from indelible import Approval, Effect, Idempotent, Ledger, MayHaveHappened, NothingHappened, Refused, Retry, migrate
 from indelible.errors import BadCall, StoreError
@@ -150,6 +152,83 @@ def test_a_question_that_nobody_answered_in_time_is_asked_again(ledger: Ledger) 
     assert waiting.approval is not None
     assert waiting.approval.replaces is not None
     assert till.charged == []
+
+
+class Order(BaseModel):
+    amount: int = 5000
+    note: str = Field("", alias="noteText")
+
+
+@dataclass
+class Bill:
+    amount: int = 5000
+
+
+class Claim(TypedDict):
+    bill: Bill
+
+
+def pay_order(given: Order) -> int:
+    return given.amount
+
+
+def pay_bill(given: Bill) -> int:
+    return given.amount
+
+
+def pay_claim(given: Claim) -> int:
+    return given["bill"].amount
+
+
+async def pay_orders(given: list[Order]) -> int:
+    return sum(one.amount for one in given)
+
+
+INSIDE: dict[str, tuple[Any, Any, Any]] = {
+    "model": (pay_order, {}, {"amount": 5000, "note": ""}),
+    "dataclass": (pay_bill, {}, {"amount": 5000}),
+    "typed dictionary": (pay_claim, {"bill": {}}, {"bill": {"amount": 5000}}),
+    "list": (pay_orders, [{}], [{"amount": 5000, "note": ""}]),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_38_a_default_inside_an_argument_is_judged_shown_keyed_and_run(
+    store_url: str, tmp_path: Path, name: str
+) -> None:
+    tool, said, whole = INSIDE[name]
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        calls = FunctionCalls(ledger, {"pay": tool}, run="r", side_effect="payment", approval="required")
+        asks = [chat("call_Xa", json.dumps({"given": said}), "pay")]
+        answered = answer_awaited(calls, asks)
+        question = answered.waiting[0].question
+        assert question is not None
+        assert json.loads(question["text"])["given"] == whole
+        ledger.approve(question["approval"], digest=question["digest"], by="ana")
+        (message,) = answer_awaited(calls, asks).messages
+        assert message["content"] == "5000"
+        spelled = [chat("call_Xb", json.dumps({"given": whole}), "pay")]
+        assert answer_awaited(calls, spelled).messages[0]["content"].startswith("5000\n")
+        assert [effect.args for effect in ledger.effects()] == [{"given": whole}]
+
+
+def test_38_a_rule_judges_a_default_inside_an_argument(sqlite_url: str, tmp_path: Path) -> None:
+    rule = {
+        "name": "much",
+        "match": {"tool": "pay", "args": {"given.amount": {"gt": 1000}}},
+        "then": "refuse",
+        "why": "no",
+    }
+    (tmp_path / "policy.json").write_text(json.dumps({"rules": [rule]}))
+    with Ledger.open(sqlite_url, seal=False, policy=tmp_path / "policy.json") as ledger:
+        calls = FunctionCalls(ledger, {"pay": pay_order}, run="r", side_effect="notification")
+        (message,) = calls.answer([chat("call_Xa", '{"given": {}}', "pay")]).messages
+        assert "rule does not allow" in message["content"]
+        (message,) = calls.answer([chat("call_Xb", '{"given": {"amount": "many"}}', "pay")]).messages
+        assert message["content"].startswith("pay was not called")
+        (message,) = calls.answer([chat("call_Xc", '{"given": {"amount": 5}}', "pay")]).messages
+        assert message["content"] == "5"
 
 
 @pytest.mark.parametrize(

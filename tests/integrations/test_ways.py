@@ -221,6 +221,16 @@ def on_handoff() -> None:
     run_agent(agent_of(turns=turns, handoffs=[handoff(second, on_handoff=noted)]))
 
 
+def extracted() -> None:
+    async def charge(result: Any) -> str:
+        done.append("paid")
+        return "paid"
+
+    inner = agent_of().as_tool("billing", "Bills.", custom_output_extractor=charge)
+    turns = [[function_call("billing", {"input": "go"}, call_id="c0")], [assistant_message("done")]]
+    run_agent(agent_of(inner, turns=turns))
+
+
 class Screen(Computer):
     """Is a computer that does nothing."""
 
@@ -405,6 +415,7 @@ TRIED: dict[str, dict[str, Callable[[], Any]]] = {
         "agents as tools": as_tool,
         "tools of agents handed off to": handed_off,
         "on_handoff functions": on_handoff,
+        "functions of agents as tools": extracted,
         **{way: lambda make=make: run_agent(agent_of(make())) for way, make in HOSTED.items()},
     },
     "Pydantic AI": {

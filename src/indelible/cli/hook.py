@@ -71,7 +71,7 @@ def _event() -> Mapping[str, Any]:
     if sys.stdin is None:
         raise BadCall("standard input is closed, and a hook is told there what it is about")
     try:
-        event = json.load(sys.stdin)
+        event = json.loads(sys.stdin.buffer.read().decode("utf-8"))  # as Claude Code writes it, whatever the locale
     except ValueError as wrong:
         raise BadCall(f"standard input: JSON is expected here, as Claude Code's hooks are told it ({wrong})") from None
     if not isinstance(event, dict):

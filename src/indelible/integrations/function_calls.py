@@ -28,7 +28,7 @@ from indelible.integrations.dialects import Asked, asked_in, messages_of, object
 from indelible.integrations.entries import Entry
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, hash_of, question_of
-from indelible.tool import called
+from indelible.tool import Reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +79,7 @@ class FunctionCalls:
     ) -> None:
         self._ledger = ledger
         self._tools = {name: _plain(name, tool) for name, tool in tools.items()}
+        self._readings = {name: Reading(tool, name) for name, tool in self._tools.items()}
         self._schemas = {name: _schema_of(name, tool) for name, tool in self._tools.items()}
         self._run = run
         self._terms = Terms(terms, usual)
@@ -127,22 +128,23 @@ class FunctionCalls:
         tool = self._tools.get(asked.tool)
         if tool is None:
             return _Told(f"there is no tool {asked.tool!r}; there are: {', '.join(self._tools)}", is_error=True)
+        reading = self._readings[asked.tool]
         try:
             call = self._terms.call(
                 Named(
                     tool=asked.tool,
-                    args=object_in(asked.arguments),
+                    args=reading.bound_args(object_in(asked.arguments)),
                     run_id=self._run,
                     call_id=asked.call_id or None,
                     schema=self._schemas[asked.tool],
                     turn=turn,
-                    parameters=inspect.signature(tool),
+                    reads=reading.bound_args,
                 )
             )
         except ValueError as wrong:
             return _Told(f"{asked.tool} was not called: {wrong}", is_error=True)
         kind = _AsyncEntry if inspect.iscoroutinefunction(tool) else _Entry
-        return kind(tool, call, self._terms.at_once(asked.tool))
+        return kind(reading, call, self._terms.at_once(asked.tool))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,15 +158,15 @@ class _Told:
 class _Entry(Entry):
     """One call on its way through a loop."""
 
-    def __init__(self, tool: Callable[..., Any], call: ToolCall, words: dict[str, Any]) -> None:
+    def __init__(self, reading: Reading, call: ToolCall, words: dict[str, Any]) -> None:
         super().__init__(call)
-        self._tool = tool
+        self._reading = reading
         self.words = words
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
         with self.running(effect):
-            return called(self._tool, effect.args)
+            return self._reading.enter(effect)
 
     def given(self, recorded: Any) -> _Told:
         """Return what the model is told of a value."""
@@ -198,7 +200,7 @@ class _AsyncEntry(_Entry):
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
         with self.running(effect):
-            return await called(self._tool, effect.args)
+            return await self._reading.enter(effect)
 
 
 def _together(asked: list[Asked], ended: list[_Told | Waiting]) -> Answered:

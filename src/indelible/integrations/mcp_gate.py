@@ -37,6 +37,7 @@ from indelible.integrations.mcp_words import (
     given,
     is_chosen,
     kept,
+    name_of,
     not_told,
     question,
     schema_of,
@@ -52,7 +53,6 @@ from indelible.integrations.terms import Named, Terms, hash_of
 Context = ServerRequestContext[Any, Any]
 Answer = types.CallToolResult | types.InputRequiredResult
 _OURS, _THEIRS = "indelible:", "upstream:"
-_OF_SERVER = "indelible:mcp:"
 _LISTING_S = 10.0
 
 
@@ -108,7 +108,7 @@ class McpGate:
         server: A name for the server below. Calls of servers with different names are different calls, also in one
             run. Default: none, and tools of one name are one tool.
         reached_by: The command or the URL of the server. An approval does not hold for a server that is reached
-            otherwise.
+            otherwise, or that says another name of itself.
         usual: The words of `terms` for all tools.
 
     Of a call's `_meta` nothing reaches the tool, unless its terms list it: `meta=["com.example/account"]`. Then it is
@@ -130,7 +130,7 @@ class McpGate:
     ) -> None:
         self._turn = turn
         self._server = server
-        self._origin = json.dumps([server, reached_by])
+        self._reached_by = reached_by
         self._ledger = ledger.awaited
         self._upstream = upstream
         self._run = run
@@ -168,7 +168,7 @@ class McpGate:
             tool=params.name,
             args=self._with_meta(params, meta),
             run_id=self._run,
-            scope=None if self._server is None else _OF_SERVER + json.dumps([self._run, self._server]),
+            server=self._server,
             call_id=call_id_in(meta) or self._new_id(params.name),
             schema=below.schema,
             turn=None if is_chosen(meta) else turn if isinstance(turn, str) and turn else self._turn,
@@ -221,11 +221,15 @@ class McpGate:
                 why = f"{name} cannot be called now: its server does not list its tools ({broken})"
                 raise MCPError(types.INTERNAL_ERROR, why) from broken
             known, why = self._known[name], str(broken) or type(broken).__name__
-            return _Below(self._upstream, known, self._origin, binds_meta, why_not=why)
+            return _Below(self._upstream, known, self._origin(), binds_meta, why_not=why)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, f"no tool is named {name!r}; see: tools/list")
         self._known[name] = found
-        return _Below(self._upstream, found, self._origin, binds_meta)
+        return _Below(self._upstream, found, self._origin(), binds_meta)
+
+    def _origin(self) -> str:
+        """Return all that tells the server from others."""
+        return json.dumps([self._server, self._reached_by, name_of(self._upstream.session)])
 
     async def _asked(self, ctx: Context | None, entry: _Entry, pending: ApprovalPending, said: _Said) -> Answer | None:
         """Gives what to answer while a person has to decide; None when somebody may have decided by now."""

@@ -102,6 +102,12 @@ def is_chosen(meta: Mapping[str, Any]) -> bool:
     return call_id_in({IDEMPOTENCY_KEY: meta.get(IDEMPOTENCY_KEY)}) is not None
 
 
+def name_of(session: Any) -> str | None:
+    """Return the name that a session's server says of itself; None if it says none."""
+    told = getattr(session, "server_info", None)
+    return None if told is None else str(told.name)
+
+
 def schema_of(tool: types.Tool, origin: str) -> str:
     """Return the hash of what a reviewer of a tool relies on: if it changes, what was approved before does not hold.
 

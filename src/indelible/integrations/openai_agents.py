@@ -22,45 +22,43 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from agents import (
     Agent,
-    ApplyPatchTool,
-    CodeInterpreterTool,
-    ComputerTool,
-    CustomTool,
     FunctionTool,
     Handoff,
-    HostedMCPTool,
     ItemHelpers,
-    LocalShellTool,
     RunContextWrapper,
     RunResult,
     RunResultStreaming,
     RunState,
-    ShellTool,
     Tool,
 )
 from agents._tool_identity import get_function_tool_lookup_keys
 from agents.agent_tool_state import get_agent_tool_state_scope, peek_agent_tool_run_result
 from agents.function_schema import FuncSchema
 from agents.items import ToolApprovalItem
+from agents.mcp import MCPServer
+from agents.mcp._compat import result_is_error
+from agents.mcp._logging import get_mcp_server_log_name
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 from pydantic import BaseModel, ValidationError
 
-from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, MayRun, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
-from indelible.integrations.hosted import hosted_in
+from indelible.integrations.everywhere.reach import inside_tool
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.models import read_by
+from indelible.integrations.openai_agents_ways import NAME, entered_by, name_of, note_unguarded
 from indelible.integrations.pauses import Pauses
+from indelible.integrations.results import ToolError, as_json, plain, text_in
 from indelible.integrations.results import ToolFailed as ToolFailed
-from indelible.integrations.results import as_json, plain, text_in
 from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
 from indelible.integrations.terms import Named, Terms, hash_of, is_same, question_about, turn_of
 from indelible.integrations.ways import Watch
@@ -68,16 +66,6 @@ from indelible.integrations.ways import Watch
 STATE_KEPT = "openai_agents.state_kept"
 RunOf = Callable[[RunContextWrapper[Any]], str]
 TurnOf = Callable[[RunContextWrapper[Any]], str | None]
-_NAME = "OpenAI Agents"
-_WAYS: Mapping[type, str] = {
-    ShellTool: "shell",
-    LocalShellTool: "local shell",
-    ComputerTool: "computer",
-    ApplyPatchTool: "apply_patch",
-    CodeInterpreterTool: "code interpreter",
-    CustomTool: "custom tools",
-    HostedMCPTool: "hosted MCP",
-}
 OWN_QUESTION = (
     "{tool} was not carried out: the tool asks a person by itself, and they have not been shown its question. Call it "
     "again with exactly the same arguments; then they are asked."
@@ -132,22 +120,23 @@ class LedgerTools:
             current = todo.pop()
             done.append(current)
             tools = await current.get_all_tools(at_hand)
-            note_unguarded(self._watch, current, tools)
             functions = [one for one in tools if isinstance(one, FunctionTool)]
+            note_unguarded(self._watch, current, tools, [one for one in functions if is_guarded(one)])
             bare = [one.qualified_name for one in functions if not one._is_agent_tool and not is_guarded(one)]
-            self._watch.note(_NAME, "function tools", bare)
+            self._watch.note(NAME, "function tools", bare)
             inner = [one._agent_instance for one in functions if one._is_agent_tool]
             next_ = [*inner, *(_target_of(one) for one in current.handoffs)]
             todo += [one for one in next_ if isinstance(one, Agent) and not any(one is known for known in done)]
         return tuple(name for _, name in self._watch.seen)
 
     def _behind(self, tool: Tool) -> Tool:
-        if not isinstance(tool, FunctionTool) and tool.name in self._watch.allowed:
-            return tool
         if not isinstance(tool, FunctionTool):
+            name = name_of(tool)
+            if name in self._watch.allowed:
+                return tool
             raise BadCall(
-                f"{tool.name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
-                f"allow=[{tool.name!r}]"
+                f"{name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
+                f"allow=[{name!r}]"
             )
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = copied(tool, _failure_error_function=None, _use_default_failure_error_function=False)
@@ -165,7 +154,23 @@ class LedgerTools:
             return False
         if isinstance(await self._standing(call), AwaitingApproval):
             return True
-        return await self._is_asked_by_tool(at, context, call)
+        judged = await self._edited(at, call)
+        if not await self._needs_own_approval(at, context, judged):
+            return False
+        pauses = self._pauses(judged)
+        # The SDK shows what the model said. What an approver made of it, `answer` shows.
+        if judged is call and not await pauses.is_tool_asked():
+            await pauses.note("tool")
+        return True
+
+    async def is_concerned(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> bool:
+        """Say whether a person or a rule has a say in a call, or the record knows it."""
+        try:
+            call = self._call(at, context, _object_in(at.name, arguments), context.tool_call_id)
+        except BadCall:
+            return False
+        standing = await self._standing(call)
+        return not isinstance(standing, MayRun) or standing.effect is not None
 
     async def invoke(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> Any:
         """Run a call, replay it, or return what the model is told."""
@@ -176,12 +181,15 @@ class LedgerTools:
             raise
         except BadCall as misfit:
             return f"{at.name} was not called: {misfit}"
-        if await self._lacks_own_approval(at, context, call):
-            return OWN_QUESTION.format(tool=at.name)
+        judged = await self._edited(at, call)
+        unasked = await self._unasked(at, context, call, judged)
+        if unasked is not None:
+            return unasked
         words = self._terms.at_once(at.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
         entry = _Entry(tool, context, call, functools.partial(self._supplied, at, context), at.beside)
+        entry.judged = judged.args if tool.needs_approval else None
         return await entry.walk_async(self._ledger, words)
 
     def _call(
@@ -200,6 +208,7 @@ class LedgerTools:
             args=arguments if model is None else _read(model, arguments, name),
             run_id=self._run_of(context),
             call_id=call_id,
+            server=at.server,
             schema=at.schema,
             turn=turn or self._turn_of(context),
             parameters=at.behind.params_json_schema if model is None else None,
@@ -224,7 +233,8 @@ class LedgerTools:
         """Answer the interruptions of a state as people decided at the ledger; return those that still wait.
 
         If a tool has `needs_approval` of its own, that is asked next, as a new interruption of the same call. It is
-        among those that wait, and `state.approve` or `state.reject` answers it.
+        among those that wait, and `state.approve` or `state.reject` answers it. If an approver edited the call, its
+        `arguments` are the edited ones, and the tool judges these.
         """
         waiting = []
         for item in state.get_interruptions():
@@ -233,16 +243,21 @@ class LedgerTools:
                 waiting.append(item)
                 continue
             call = await self._asked_about(at, state, item)
-            needs_own = await self._needs_own_approval(at, _context_of(state), call)
+            judged = await self._edited(at, call)
+            needs_own, pauses = await self._needs_own_approval(at, _context_of(state), judged), self._pauses(judged)
             match await self._standing(call):
                 case AwaitingApproval():
                     waiting.append(item)
                 case Denied() as denied:
                     state.reject(item, rejection_message=heard_of_answer(denied, call.tool).text)
-                case _ if needs_own and await self._pauses(call).is_tool_asked():
+                case _ if needs_own and judged is not call:  # only this shows what an approver edited
+                    if not await pauses.is_tool_asked():
+                        await pauses.note("tool")
+                    waiting.append(_EditedItem.of(item, _said(judged)))
+                case _ if needs_own and await pauses.is_tool_asked():
                     waiting.append(item)
                 case _ if needs_own:  # the SDK shows the same interruption again, which is the tool's question now
-                    await self._pauses(call).note("tool")
+                    await pauses.note("tool")
                 case _:
                     state.approve(item)
         return waiting
@@ -272,21 +287,33 @@ class LedgerTools:
         except NotRun:
             return None
 
-    async def _is_asked_by_tool(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
-        """Say whether the tool itself asks a person, and record that it does."""
-        if not await self._needs_own_approval(at, context, call):
-            return False
-        pauses = self._pauses(call)
-        if not await pauses.is_tool_asked():
-            await pauses.note("tool")
-        return True
+    async def _edited(self, at: _Entrance, call: ToolCall) -> ToolCall:
+        """Return the call with the arguments that an approver edited, if the tool asks by itself: it judges these."""
+        if at.behind.needs_approval is False:
+            return call
+        effect = getattr(await self._standing(call), "effect", None)
+        approval_id = None if effect is None else effect.approval_id
+        approval = None if approval_id is None else await self._ledger.get_approval(approval_id)
+        if effect is None or approval is None or approval.edited_by is None or is_same(effect.args, call.args):
+            return call
+        return replace(call, args=effect.args)
 
-    async def _lacks_own_approval(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
-        """Say whether the tool's own question was not asked: the SDK has one answer for it and for the ledger's."""
-        if not await self._needs_own_approval(at, context, call):
-            return False
+    async def _unasked(
+        self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall, judged: ToolCall
+    ) -> str | None:
+        """Return what the model hears if the tool's own question was not asked: the SDK has one answer for both.
+
+        Args:
+            at: The tool's entrance.
+            context: The run's context.
+            call: The call.
+            judged: The same, with the arguments that an approver edited.
+        """
+        if not await self._needs_own_approval(at, context, judged):
+            return None
         is_always_approved = context.is_tool_approved(call.tool, "indelible: any call") is True
-        return not is_always_approved and not await self._pauses(call).is_tool_asked()
+        is_asked = is_always_approved or await self._pauses(judged).is_tool_asked()
+        return None if is_asked else OWN_QUESTION.format(tool=call.tool)
 
     async def _needs_own_approval(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
         own = at.behind.needs_approval
@@ -296,7 +323,7 @@ class LedgerTools:
         return bool(await said if inspect.isawaitable(said) else said)
 
     def _pauses(self, call: ToolCall) -> Pauses:
-        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id, call.turn]))
+        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id, call.turn, call.scope]))
 
     def _entrance_of(self, item: ToolApprovalItem) -> _Entrance | None:
         """Return the entrance of the tool that an interruption is about: one of the agent that called it."""
@@ -356,38 +383,6 @@ def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: A
     return LedgerTools(ledger, **words).tools(tools)
 
 
-def note_unguarded(watch: Watch, agent: Any, tools: Iterable[Tool]) -> None:
-    """Note what an agent runs that is no function tool, and the functions that its handoffs call.
-
-    Args:
-        watch: Notes it, or refuses it.
-        agent: The agent.
-        tools: Its tools, those of its MCP servers included.
-    """
-    for tool in tools:
-        if not isinstance(tool, FunctionTool):
-            watch.note(_NAME, _WAYS.get(type(tool), "hosted tools"), [tool.name])
-    note_settings(watch, {"prompt": getattr(agent, "prompt", None)})
-    handed = [one for one in getattr(agent, "handoffs", ()) if isinstance(one, Handoff)]
-    watch.note(_NAME, "on_handoff functions", [one.tool_name for one in handed if _calls_something(one)])
-
-
-def note_settings(watch: Watch, settings: Mapping[str, Any]) -> None:
-    """Note what the settings of a request let the provider run; a stored prompt may hold tools."""
-    stored = ["prompt"] if callable(settings.get("prompt")) else []
-    watch.note(_NAME, "hosted tools", [*stored, *hosted_in(settings)])
-
-
-def _calls_something(handoff: Handoff[Any, Any]) -> bool:
-    """Say whether a handoff calls a function of the program; one whose code cannot be seen does."""
-    entered: Any = handoff.on_invoke_handoff
-    while isinstance(entered, functools.partial):
-        entered = next(iter(entered.args), None)
-    if not inspect.isfunction(entered) or not entered.__module__.startswith("agents."):
-        return True
-    return inspect.getclosurevars(entered).nonlocals.get("on_handoff") is not None
-
-
 def is_guarded(tool: FunctionTool) -> bool:
     """Does a ledger stand before this tool already?"""
     return isinstance(tool.on_invoke_tool, _Entrance)
@@ -415,6 +410,25 @@ def _target_of(handoff: Any) -> Any:
     return handoff if not isinstance(handoff, Handoff) or handoff._agent_ref is None else handoff._agent_ref()
 
 
+class _EditedItem(ToolApprovalItem):
+    """An interruption that shows the arguments which an approver edited, and answers the same call."""
+
+    shown = ""
+
+    @classmethod
+    def of(cls, item: ToolApprovalItem, args: Mapping[str, Any]) -> _EditedItem:
+        """Return an interruption with these arguments."""
+        made = object.__new__(cls)
+        made.__dict__.update(item.__dict__)
+        made.shown = json.dumps(args)
+        return made
+
+    @property
+    def arguments(self) -> str:
+        """Return the arguments that would run."""
+        return self.shown
+
+
 class _Entrance:
     """Is a tool's entrance. What the tool raised is told to the model its own way; what the ledger refuses stops it."""
 
@@ -431,8 +445,16 @@ class _Entrance:
 
     @property
     def schema(self) -> str:
-        """Return the hash of what the model and a reviewer know of the tool."""
-        return hash_of([self.name, self._tool.description, self._tool.params_json_schema])
+        """Return the hash of what the model and a reviewer know of the tool, and of where an MCP server is reached."""
+        known = [self.name, self._tool.description, self._tool.params_json_schema]
+        server = _server_of(self.behind)
+        return hash_of(known if server is None else [*known, server.name, _address_of(server)])
+
+    @property
+    def server(self) -> str | None:
+        """Return the name of the MCP server whose tool this is."""
+        server = _server_of(self.behind)
+        return None if server is None else get_mcp_server_log_name(server.name)
 
     @property
     def beside(self) -> str:
@@ -483,21 +505,46 @@ class _Entry(Entry):
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
+        self.judged: Mapping[str, Any] | None = None
+        """The arguments that the tool's own `needs_approval` judged, if it has one."""
+        self._entered: str | None = None
         self._is_paused_inside = False
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
+        if self.judged is not None and not is_same(effect.args, self.judged):
+            raise NothingHappened("its arguments were edited since the tool asked a person about them")
+        self._entered = effect.id
         self.check_injected(effect, self._beside, supplies=self._supplies)
         supplied = self._supplies()
         args = {name: value for name, value in effect.args.items() if name not in supplied}
         with self.running(effect), self._saying(effect, json.dumps(args)) as said:
-            output = await self._tool.on_invoke_tool(self._context, said)
+            with inside_tool():
+                output = await self._output(said)
             if self._tool._is_agent_tool and _is_paused(self._context):
                 # The SDK goes on with the inner run when this call is entered again. What that did is guarded itself.
                 self._is_paused_inside = True
                 raise NothingHappened("the agent inside is paused, and goes on when the run is resumed")
         self._live.append(output)
         return as_json(output)
+
+    async def _output(self, said: str) -> Any:
+        """Return what the tool gives. Of a tool of an MCP server, the SDK hands an error on as if it were a result."""
+        server = _server_of(self._tool)
+        if server is None:
+            return await self._tool.on_invoke_tool(self._context, said)
+        heard = _Heard(server)
+        entered: Any = entered_by(self._tool)
+        called = functools.partial(entered.func, heard, *entered.args[1:], **entered.keywords)
+        output = await called(self._context, said)
+        if heard.error is not None:
+            raise ToolError(heard.error)
+        return output
+
+    def _raised_in(self, error: Exception) -> str | None:
+        """Return the effect's id also if the tool was entered and the ledger ended it, as at a time limit."""
+        raised = super()._raised_in(error)
+        return raised if raised is not None or isinstance(error, IndelibleError) else self._entered
 
     @contextmanager
     def _saying(self, effect: RunningEffect, said: str) -> Iterator[str]:
@@ -523,12 +570,52 @@ class _Entry(Entry):
         """Return what the model is told of a call without a value, or raise."""
         if self._is_paused_inside:
             return None  # as the SDK's own agent tool does
+        if (
+            isinstance(refusal, EffectFailed)
+            and _server_of(self._tool)
+            and refusal.error_type == ToolError.__qualname__
+        ):
+            return error_in(refusal)  # the server's own words
         if isinstance(refusal, EffectFailed):  # the tool's own way of telling the model applies
             raise error if error is not refusal else ToolFailed(error_in(refusal))
         heard = heard_of(refusal, self.call.tool)
         if heard is None:
             raise error
         return heard.text
+
+
+class _Heard:
+    """Is an MCP server whose errors are heard: the SDK makes results of them."""
+
+    def __init__(self, server: MCPServer) -> None:
+        self._server = server
+        self.error: str | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    async def call_tool(self, *args: Any, **words: Any) -> Any:
+        """Call a tool of the server, and note it if it tells an error."""
+        result = await self._server.call_tool(*args, **words)
+        if result_is_error(result):
+            said = [block.text for block in result.content if block.type == "text"]
+            self.error = "\n".join(said) or "the tool failed and said nothing"
+        return result
+
+
+def _server_of(tool: FunctionTool) -> MCPServer | None:
+    """Return the MCP server whose tool this is."""
+    entered = entered_by(tool)
+    first = next(iter(entered.args), None) if isinstance(entered, functools.partial) else None
+    return first if isinstance(first, MCPServer) else None
+
+
+def _address_of(server: MCPServer) -> Any:
+    """Return the URL or the command of a server; None for one of a kind that the SDK does not know."""
+    reached: Any = getattr(server, "params", None)
+    if isinstance(reached, Mapping):
+        return reached.get("url")
+    return [getattr(reached, "command", None), getattr(reached, "args", None)]
 
 
 def _said(call: ToolCall) -> dict[str, Any]:
@@ -564,7 +651,7 @@ def _object_in(tool: str, arguments: str) -> dict[str, Any]:
 
 def _model_of(tool: FunctionTool) -> type[BaseModel] | None:
     """Return the model by which the SDK validates the arguments of a function; None for a tool of another kind."""
-    entered = getattr(tool.on_invoke_tool, "_invoke_tool_impl", None)
+    entered = entered_by(tool)
     if not inspect.isfunction(entered):
         return None
     found = inspect.getclosurevars(entered).nonlocals.get("schema")

@@ -49,6 +49,7 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "custom tools",
             "hosted MCP",
             "on_handoff functions",
+            "functions of agents as tools",
         ],
     ),
     "Pydantic AI": _ways(

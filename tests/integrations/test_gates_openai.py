@@ -1,0 +1,382 @@
+"""OpenAI Agents: what a tool raised is on the record as that, behind `LedgerTools` and under `instrument()` alike."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agents import Agent, FunctionTool, HostedMCPTool, Runner, Tool, function_tool, set_tracing_disabled
+from agents.mcp import MCPServerStdio
+from agents.testing import ScriptedModel, assistant_message, function_call
+from mcp.shared.exceptions import MCPError
+
+from indelible import Ledger, instrument
+from indelible.errors import BadCall
+from indelible.integrations.openai_agents import LedgerTools
+from indelible.integrations.results import ToolError
+from indelible.integrations.telling import TEXTS
+from tests.integrations import mcp_bank
+from tests.scenarios.shells import prepare_store
+
+pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quiet")]
+PAYS = {"side_effect": "payment"}
+ASKS = {**PAYS, "approval": "required"}
+EVERY_WAY = pytest.mark.parametrize("way", ["gate", "instrument"])
+OTHERS = ["crewai", "google-adk", "strands-agents", "claude-agent-sdk"]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@pytest.fixture
+def ledger(store_url: str) -> Iterator[Ledger]:
+    with Ledger.open(prepare_store(store_url), seal=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def plain(tmp_path: Path) -> Iterator[Ledger]:
+    """Is a ledger in SQLite: what is tested here is no affair of the store."""
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as opened:
+        yield opened
+
+
+def calling(tool: str = "pay", *ids: str, **args: Any) -> ScriptedModel:
+    turns = [[function_call(tool, args or {"amount": 5}, call_id=call_id)] for call_id in ids or ("call_Xa",)]
+    return ScriptedModel([*turns, [assistant_message("done")]])
+
+
+def outputs(result: Any) -> list[Any]:
+    return [item.output for item in result.new_items if item.type == "tool_call_output_item"]
+
+
+def doubts(ledger: Ledger, *heard: Any) -> bool:
+    """Say whether the one effect is in doubt, and the model heard so each time."""
+    (effect,) = ledger.effects()
+    told = TEXTS["in_doubt"].format(tool=effect.tool, effect=effect.id)
+    return effect.status == "in_doubt" and heard == (told,) * len(heard)
+
+
+async def paying(ledger: Ledger, way: str, tool: FunctionTool, *ids: str, **words: Any) -> list[Any]:
+    """Let a model call a payment, and return what it heard."""
+    terms = {"pay": {**PAYS, **words}}
+    around = instrument(ledger, terms=terms) if way == "instrument" else contextlib.nullcontext()
+    tools: list[Tool] = [tool] if way == "instrument" else LedgerTools(ledger, run="order-1", terms=terms).tools([tool])
+    with around, ledger.in_run("order-1"):
+        return outputs(await Runner.run(Agent(name="clerk", model=calling("pay", *ids), tools=tools), "go"))
+
+
+# What a tool raised
+
+
+def sorry(context: Any, error: Exception) -> str:
+    return "sorry, it failed, try again"
+
+
+async def sorry_soon(context: Any, error: Exception) -> str:
+    return "sorry, it failed, try again"
+
+
+@EVERY_WAY
+@pytest.mark.parametrize(
+    "told",
+    [{}, {"failure_error_function": sorry}, {"failure_error_function": sorry_soon}],
+    ids=["default", "own", "async"],
+)
+async def test_37_a_payment_that_raises_is_in_doubt_however_the_sdk_tells_errors(
+    ledger: Ledger, way: str, told: dict[str, Any]
+) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        raise ConnectionError("lost after the deed")
+
+    heard = await paying(ledger, way, function_tool(pay, **told), "call_Xa", "call_Xb")
+    assert (paid, doubts(ledger, *heard)) == ([5], True)
+
+
+@EVERY_WAY
+async def test_37_a_declared_refusal_is_told_the_tools_own_way(plain: Ledger, way: str) -> None:
+    @function_tool(failure_error_function=lambda _, error: f"it said: {error}")
+    def pay(amount: int) -> str:
+        """Pays."""
+        raise ValueError("no funds")
+
+    heard = await paying(plain, way, pay, "call_Xa", "call_Xb", failed_on=ValueError)
+    assert heard == ["it said: no funds"] * 2
+    assert [effect.status for effect in plain.effects()] == ["failed"]
+
+
+@EVERY_WAY
+@pytest.mark.parametrize("behaviour", ["error_as_result", "raise_exception"])
+async def test_37_of_a_time_limit_the_model_hears_that_it_may_have_happened(
+    plain: Ledger, way: str, behaviour: Any
+) -> None:
+    paid: list[int] = []
+
+    @function_tool(timeout=0.2, timeout_behavior=behaviour)
+    async def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        await asyncio.Event().wait()
+        return "paid"
+
+    heard = await paying(plain, way, pay, "call_Xa", "call_Xb")
+    assert (paid, doubts(plain, *heard)) == ([5], True)
+
+
+class Counting(FunctionTool):
+    """Is a tool with a state of its own."""
+
+    def __init__(self) -> None:
+        self.paid = 0
+        schema = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+        super().__init__("pay", "Pays.", schema, self._pay, strict_json_schema=False)
+
+    async def _pay(self, context: Any, arguments: str) -> str:
+        self.paid += 1
+        return "paid"
+
+
+async def test_88_a_tool_with_a_state_of_its_own_keeps_it_under_instrument(plain: Ledger) -> None:
+    tool = Counting()
+    await paying(plain, "instrument", tool)
+    assert tool.paid == 1
+
+
+@pytest.mark.parametrize("way", ["die", "error"])
+async def test_83_a_tool_of_an_mcp_server_that_may_have_paid_is_in_doubt(
+    plain: Ledger, tmp_path: Path, way: str
+) -> None:
+    paid = tmp_path / "paid"
+    with instrument(plain, terms={"pay": PAYS}), plain.in_run("order-1"):
+        async with bank(paid, way) as server:
+            agent = Agent(name="clerk", model=calling(), mcp_servers=[server])
+            with contextlib.suppress(MCPError):  # a server that is dead does not list its tools for the next turn
+                heard = outputs(await Runner.run(agent, "go"))
+                assert doubts(plain, *heard)
+    assert (len(paid.read_text().splitlines()), doubts(plain)) == (1, True)
+
+
+async def test_83_an_error_that_an_mcp_tool_declares_is_told_as_it_said_it(plain: Ledger, tmp_path: Path) -> None:
+    with instrument(plain, terms={"pay": {**PAYS, "failed_on": ToolError}}), plain.in_run("order-1"):
+        async with bank(tmp_path / "paid", "error") as server:
+            agent = Agent(name="clerk", model=calling("pay", "call_Xa", "call_Xb"), mcp_servers=[server])
+            heard = outputs(await Runner.run(agent, "go"))
+    assert heard == ["the gateway did not answer"] * 2
+    assert [effect.status for effect in plain.effects()] == ["failed"]
+
+
+def bank(paid: Path, how: str = "", name: str | None = None) -> MCPServerStdio:
+    words = [str(paid), *([how] if how else [])]
+    return MCPServerStdio({"command": sys.executable, "args": [str(mcp_bank.__file__), *words]}, name=name)
+
+
+async def paid_at(ledger: Ledger, server: MCPServerStdio, call_id: str) -> Any:
+    with ledger.in_run("order-1"):
+        return await Runner.run(Agent(name="clerk", model=calling("pay", call_id), mcp_servers=[server]), "go")
+
+
+@pytest.mark.parametrize("names", [("bank-a", "bank-b"), (None, None)], ids=["named", "by command"])
+async def test_91_an_approval_of_one_mcp_server_is_not_spent_at_another(
+    plain: Ledger, tmp_path: Path, names: tuple[str | None, str | None]
+) -> None:
+    (tmp_path / "b").touch()
+    with instrument(plain, terms={"pay": ASKS}):
+        async with bank(tmp_path / "a", name=names[0]) as one, bank(tmp_path / "b", name=names[1]) as other:
+            await paid_at(plain, one, "call_Xa")
+            (asked,) = plain.approvals(status="pending")
+            plain.approve(asked, digest=asked.digest, by="ana")
+            await paid_at(plain, other, "call_Xb")
+            assert (tmp_path / "b").read_text() == ""
+            assert len(plain.approvals(status="pending")) == 1
+
+
+async def test_91_calls_of_two_mcp_servers_are_two_calls(plain: Ledger, tmp_path: Path) -> None:
+    with instrument(plain, terms={"pay": {**PAYS, "key": ["amount"], "scope": "orders"}}):
+        async with bank(tmp_path / "a", name="bank-a") as one, bank(tmp_path / "b", name="bank-b") as other:
+            for call_id in ("call_Xa", "call_Xb"):
+                await paid_at(plain, one, call_id)
+                await paid_at(plain, other, call_id)
+    assert [len((tmp_path / name).read_text().splitlines()) for name in "ab"] == [1, 1]
+
+
+# The tool's own question, after the ledger's
+
+
+async def above_fifty(context: Any, args: dict[str, Any], call_id: str) -> bool:
+    return bool(args["amount"] > 50)
+
+
+def edit(ledger: Ledger, **args: Any) -> None:
+    (asked,) = ledger.approvals(status="pending")
+    edited = ledger.edit_approval(asked, args, digest=asked.digest, by="ana", reason="as agreed")
+    ledger.approve(edited, digest=edited.digest, by="bob")
+
+
+def paying_tool(paid: list[int], needs_approval: Any) -> FunctionTool:
+    @function_tool(needs_approval=needs_approval)
+    def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        return "paid"
+
+    return pay
+
+
+@pytest.mark.parametrize("own", [True, above_fifty], ids=["always", "by amount"])
+async def test_85_the_tools_own_question_is_about_what_an_approver_edited(plain: Ledger, own: Any) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    agent = Agent(name="clerk", model=calling(), tools=gate.tools([paying_tool(paid, own)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    edit(plain, amount=77)
+    (asked,) = await gate.answer(state)
+    assert json.loads(asked.arguments or "") == {"amount": 77}
+    assert paid == []
+    state.approve(asked)
+    await Runner.run(agent, state)
+    assert paid == [77]
+
+
+async def test_85_a_question_that_an_edit_makes_needless_is_not_asked(plain: Ledger) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    tools = gate.tools([paying_tool(paid, above_fifty)])
+    agent = Agent(name="clerk", model=calling("pay", "call_Xa", amount=77), tools=tools)
+    state = (await Runner.run(agent, "go")).to_state()
+    edit(plain, amount=5)
+    assert await gate.answer(state) == []
+    await Runner.run(agent, state)
+    assert paid == [5]
+
+
+async def test_85_a_yes_to_what_the_model_said_is_none_to_what_an_approver_edited(plain: Ledger) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    agent = Agent(name="clerk", model=calling(), tools=gate.tools([paying_tool(paid, True)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    edit(plain, amount=77)
+    for item in state.get_interruptions():  # shows 5
+        state.approve(item)
+    await Runner.run(agent, state)
+    assert paid == []
+
+
+@pytest.mark.parametrize("own", [True, above_fifty], ids=["always", "by amount"])
+async def test_85_under_instrument_a_yes_is_to_what_was_asked(plain: Ledger, own: Any) -> None:
+    paid: list[int] = []
+    tool = paying_tool(paid, own)
+    with instrument(plain, terms={"pay": ASKS}), plain.in_run("order-1"):
+        for amount in (5, 5):
+            await paid_by(tool, amount)
+            if plain.approvals(status="pending"):
+                edit(plain, amount=77)
+        assert paid == []
+        await paid_by(tool, 77)
+        assert paid == [77]
+        for amount in (5, 77):
+            (heard,) = outputs(await paid_by(tool, amount, "call_Xb"))
+            assert heard.startswith("paid\n"), "what is done replays"
+    assert paid == [77]
+
+
+async def paid_by(tool: FunctionTool, amount: int, call_id: str = "call_Xa") -> Any:
+    """Let a model call a tool, and say yes to what that asks itself."""
+    agent = Agent(name="clerk", model=calling("pay", call_id, amount=amount), tools=[tool])
+    result = await Runner.run(agent, "go")
+    while result.interruptions:
+        state = result.to_state()
+        for item in result.interruptions:
+            state.approve(item)
+        result = await Runner.run(agent, state)
+    return result
+
+
+# Agents as tools, and what runs at the provider
+
+
+def boss(tool: Tool, *ids: str) -> Agent[Any]:
+    turns = [[function_call("clerk", {"input": "pay 5"}, call_id=call_id)] for call_id in ids]
+    return Agent(name="boss", model=ScriptedModel([*turns, [assistant_message("done")]]), tools=[tool])
+
+
+def clerk(**words: Any) -> FunctionTool:
+    model = ScriptedModel([[assistant_message("done")]] * 3)
+    return Agent(name="clerk", model=model).as_tool("clerk", "Hands over.", **words)
+
+
+ASKED_BY_POLICY = {"rules": [{"name": "clerks", "match": {"tool": "clerk"}, "then": "ask", "why": "look"}]}
+
+
+@pytest.mark.parametrize("by", ["words", "policy"])
+async def test_88_an_agent_as_a_tool_is_asked_about_by_words_for_all_tools_and_by_the_policy(
+    tmp_path: Path, by: str
+) -> None:
+    (tmp_path / "policy.json").write_text(json.dumps(ASKED_BY_POLICY))
+    opened = {"policy": tmp_path / "policy.json"} if by == "policy" else {}
+    words: dict[str, Any] = {} if by == "policy" else {"approval": "required"}
+    with Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False, **opened) as ledger:  # type: ignore[arg-type]
+        with instrument(ledger, **words), ledger.in_run("order-1"):
+            await Runner.run(boss(clerk(), "call_Xa"), "go")
+            assert [effect.status for effect in ledger.effects()] == ["requires_approval"]
+            (asked,) = ledger.approvals(status="pending")
+            ledger.approve(asked, digest=asked.digest, by="ana")
+            heard = outputs(await Runner.run(boss(clerk(), "call_Xb"), "go"))
+        assert heard == ["done"]
+        assert [effect.status for effect in ledger.effects()] == ["succeeded"]
+
+
+@pytest.mark.parametrize("word", ["custom_output_extractor", "input_builder", "on_stream"])
+async def test_88_functions_of_an_agent_as_a_tool_are_refused_unless_its_terms_guard_it(
+    plain: Ledger, word: str
+) -> None:
+    ran: list[str] = []
+
+    async def runs(*_: Any) -> str:
+        ran.append(word)
+        return "paid"
+
+    tool = clerk(**{word: runs})
+    with instrument(plain, strict=True, allow=OTHERS), plain.in_run("order-1"), pytest.raises(BadCall):
+        await Runner.run(boss(tool, "call_Xa"), "go")
+    with pytest.raises(BadCall):
+        await LedgerTools(plain, run="order-1", strict=True).check(boss(tool))
+    assert ran == []
+    gate = LedgerTools(plain, run="order-1", strict=True)
+    assert await gate.check(boss(gate.tools([tool])[0])) == ()
+    with instrument(plain, strict=True, allow=OTHERS, terms={"clerk": PAYS}), plain.in_run("order-1"):
+        await Runner.run(boss(tool, "call_Xa"), "go")
+        times = len(ran)
+        await Runner.run(boss(tool, "call_Xb"), "go")
+    assert len(ran) == times > 0
+
+
+@pytest.mark.parametrize(("allow", "is_allowed"), [("mcp:docs", True), ("mcp:bank", False), ("hosted_mcp", False)])
+async def test_88_hosted_mcp_servers_are_allowed_by_their_labels(plain: Ledger, allow: str, is_allowed: bool) -> None:
+    tool = HostedMCPTool(
+        {"type": "mcp", "server_label": "docs", "server_url": "https://docs", "require_approval": "never"}
+    )
+    agent = Agent(name="clerk", model=ScriptedModel([[assistant_message("done")]]), tools=[tool])
+    expected: Any = contextlib.nullcontext() if is_allowed else pytest.raises(BadCall)
+    with instrument(plain, strict=True, allow=[*OTHERS, allow]), expected:
+        await Runner.run(agent, "go")
+    with pytest.raises(BadCall) if not is_allowed else contextlib.nullcontext():
+        LedgerTools(plain, run="order-1", allow=[allow]).tools([tool])
