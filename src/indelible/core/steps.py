@@ -371,10 +371,10 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
         return on_crash == "retry"
     approval = approval_of(effect, sheets)
     is_before_entry = approval is not None and approval.id == approval_id_of(effect.id)
-    voted = [vote.at for vote in approval.votes] if approval is not None and is_before_entry else []
-    # The record has callers' times, `now` is the store's: a caller whose clock is fast must not stretch the window. The
-    # first caller's clock was compared when the effect was opened.
-    return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
+    asked = [approval.asked_at] if approval is not None and is_before_entry else []
+    # `now` and the time of the question are the store's. The other times are callers': one whose clock is fast must
+    # not stretch the window, so no vote counts, and the first caller's clock was compared when the effect was opened.
+    return max(now, command.stamp.at) < max([effect.created_at, *asked]) + command.resend_within
 
 
 def _enter(
