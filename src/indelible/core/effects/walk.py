@@ -504,7 +504,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
             has_sent=report.has_sent,
             is_interruption=is_interruption,
         )
-    if _may_repeat(error, entries, handling):
+    if not report.is_canceled and _may_repeat(error, entries, handling):
         assert handling.retry is not None
         pause = handling.retry.pause_after(entries)
         yield from _give_up(claim, meaning, error, mint, screen, lease=max(pause, handling.lease))
