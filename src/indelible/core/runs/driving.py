@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, assert_never
 
 from indelible.core.changes import Fact, Step
@@ -55,8 +55,6 @@ _ENDINGS: dict[RunStatus, str] = {
     "handed_over": "run_handed_over",
 }
 TAKEN_BACK = "run_taken_back"
-# Clocks of two ledgers differ; by less than this, or somebody would have noticed.
-_CLOCKS_DIFFER = timedelta(hours=1)
 
 
 def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
@@ -111,9 +109,7 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
         return _start(command, run, driver, now, seq)
     if isinstance(command, TakeRun):
         return _take(command, run, driver, now, seq, sheets)
-    refusal = (
-        _why_not_elsewhere(command, run, now) or _why_not_whole(command, run, sheets) or _why_not(command, run, driver)
-    )
+    refusal = _why_not_elsewhere(command, run) or _why_not_whole(command, run, sheets) or _why_not(command, run, driver)
     if refusal is not None:
         return Step(refusal)
     match command:
@@ -218,7 +214,7 @@ def _whither(run: Run) -> str:
     return run.handover.to
 
 
-def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None, now: datetime) -> RunNotMoved | None:
+def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None) -> RunNotMoved | None:
     """Say why nothing may be told of a run because another ledger has it, or because none has.
 
     A run that was handed over is handed over again to the same ledger, taken back, or given up by a person.
@@ -242,10 +238,10 @@ def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None,
     if not is_person:
         return RunNotMoved("forbidden", "is taken back by a person, not by an agent", run)
     assert run.handover is not None
-    if not ends.is_forced and now <= run.handover.until + _CLOCKS_DIFFER:
+    if not ends.is_forced:  # no clock here proves what a clock there still allows
         why = (
-            f"can be imported by {to} until {run.handover.until:%Y-%m-%d %H:%M} UTC. Look there that it was not, "
-            "destroy the packet, then take it back with force; or wait until an hour after that"
+            f"may have been imported by {to}, until {run.handover.until:%Y-%m-%d %H:%M} UTC by the clock there. Look "
+            "there that it was not, destroy the packet, then take it back with force"
         )
         return RunNotMoved("may_be_imported", why, run)
     return None
