@@ -81,6 +81,7 @@ class ActiveRun(CarriedRun):
         self._delegated: set[str] = set()
         self._is_over = is_replay
         self._is_lost = False
+        self._is_parents = False
 
     @property
     def id(self) -> str:
@@ -254,6 +255,9 @@ class ActiveRun(CarriedRun):
         Whether it has, only the record can say, in the transaction: a process that was held up for long goes on where
         nobody has taken its run over meanwhile.
         """
+        if self._is_parents:
+            why = "is driven by the process that forked this one: record, save and end it there"
+            raise RunLost(f"run {self.id} {why}", code="lost", run=self._run)
         if self._is_over:
             raise RunOver(f"run {self.id} has ended here; resume it to go on", code="over", run=self._run)
         if self._is_lost:
@@ -271,6 +275,10 @@ class ActiveRun(CarriedRun):
         except (RunLost, RunOver):
             self._is_lost = True
             raise
+
+    def leave_to_parent(self) -> None:
+        """Stop driving in a forked child: the process that forked it goes on with the run, and ends it."""
+        self._is_parents = not self._is_over
 
     def abandon(self) -> None:
         """Stops driving without a word, for nobody holds this run; it can be resumed when its lease is over."""
@@ -409,6 +417,8 @@ class ActiveRun(CarriedRun):
 
     def _leave(self, error: BaseException | None) -> None:
         """Ends the run by how its block was left; when even that cannot be written, the error says so."""
+        if self._is_parents:
+            return
         if self._is_over:
             self._desk.let_go(self)
             return
