@@ -22,6 +22,7 @@ from indelible.core.runs.commands import (
     Tell,
     Told,
 )
+from indelible.core.runs.limits import within
 from indelible.core.runs.run import (
     HANDED_OVER,
     OVER,
@@ -45,6 +46,7 @@ from indelible.core.runs.run import (
     run_sheet,
 )
 from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
+from indelible.errors import BadCall
 
 _ENDINGS: dict[RunStatus, str] = {
     "completed": "run_completed",
@@ -71,6 +73,8 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
         needed.append(checkpoint_ref(command.checkpoint_id))
     elif isinstance(command, SealCheckpoint | EndRun) and command.checkpoint is not None:
         needed.append(checkpoint_ref(command.checkpoint.id))
+    if isinstance(command, StartRun) and command.run.parent is not None:
+        needed.append(run_ref(command.run.parent))  # of which only the tools count, and they never change
     if isinstance(command, EndRun) and (command.handover is not None or command.takes_back):
         needed += [fence_ref(command.run_id), delegated_ref(command.run_id)]
     return tuple(dict.fromkeys(needed))
@@ -106,7 +110,7 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
     run = None if sheet is None else read_run(sheet)
     driver = _driver(sheet_at(sheets, driver_ref(command.run_id)))
     if isinstance(command, StartRun):
-        return _start(command, run, driver, now, seq)
+        return _start(command, run, driver, now, seq, sheets)
     if isinstance(command, TakeRun):
         return _take(command, run, driver, now, seq, sheets)
     refusal = _why_not_elsewhere(command, run) or _why_not_whole(command, run, sheets) or _why_not(command, run, driver)
@@ -136,21 +140,39 @@ def _driver(sheet: Sheet | None) -> Driver | None:
     return None if sheet is None or sheet.body is None else read_driver(sheet)
 
 
-def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datetime, seq: int) -> Step:
+def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datetime, seq: int, sheets: Sheets) -> Step:
     if run is not None:
         if driver is not None and driver.is_held_by(hash_of(command.token)):
             return Step(RunMoved(run, (), driver.fence))  # our own write, whose answer got lost on the way
         is_gone = run.status in OVER or run.status == HANDED_OVER
         advice = "begin one of another name" if is_gone else "resume it instead"
         return Step(RunNotMoved("exists", f"was started before and is {run.status}; {advice}", run))
-    begun = replace(command.run, created_at=command.stamp.at, updated_at=command.stamp.at, version=1, status="active")
+    tools = _tools_of(command.run, sheets)
+    if isinstance(tools, RunNotMoved):
+        return Step(tools)
+    words: dict[str, Any] = {"created_at": command.stamp.at, "updated_at": command.stamp.at, "allowed_tools": tools}
+    begun = replace(command.run, version=1, status="active", **words)
     seat = _seat(command, driver, now)
     facts = {"fence": seat.fence, "parent": begun.parent, "parent_event": begun.parent_event}
-    sheets = [run_sheet(begun), driver_sheet(seat)]
+    changed = [run_sheet(begun), driver_sheet(seat)]
     if begun.allowed_tools is not None or begun.fork is not None:
-        sheets.append(Sheet(kind="limit", id=begun.id, status="active", body=b"{}"))
-    fact = Fact(begun.id, "run_started", facts_json(facts), {}, (), tuple(sheets))
+        changed.append(Sheet(kind="limit", id=begun.id, status="active", body=b"{}"))
+    fact = Fact(begun.id, "run_started", facts_json(facts), {}, (), tuple(changed))
     return Step(RunMoved(replace(begun, seq=seq), (Told(seq, "run_started", "recorded"),), seat.fence), (fact,))
+
+
+def _tools_of(run: Run, sheets: Sheets) -> tuple[str, ...] | RunNotMoved | None:
+    """Return the tools that a run may use: none that its parent may not use. None stands for all."""
+    sheet = None if run.parent is None else sheet_at(sheets, run_ref(run.parent))
+    if sheet is None:
+        return run.allowed_tools
+    if sheet.body is None:
+        return RunNotMoved("parent", f"cannot begin: what its parent {run.parent} may use was erased or altered", run)
+    try:
+        tools = within(run.allowed_tools, read_run(sheet).allowed_tools)
+    except BadCall as problem:
+        return RunNotMoved("tools", f"cannot begin: its parent {run.parent} does not let it: {problem}", run)
+    return None if tools is None else tuple(tools)
 
 
 def _seat(command: StartRun | TakeRun, before: Driver | None, now: datetime) -> Driver:
