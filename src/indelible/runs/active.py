@@ -276,7 +276,7 @@ class ActiveRun(CarriedRun):
             self._is_lost = True
             raise
 
-    def leave_to_parent(self) -> None:
+    def _leave_to_parent(self) -> None:
         """Stop driving in a forked child: the process that forked it goes on with the run, and ends it."""
         self._is_parents = not self._is_over
 

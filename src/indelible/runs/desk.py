@@ -85,7 +85,7 @@ class RunsDesk:
     def _leave_to_parent(self) -> None:
         """Forget what is driven: one process drives a run, and a forked child is another one."""
         for run in self.driven.values():
-            run.leave_to_parent()
+            run._leave_to_parent()
         self.driven.clear()
 
     def acting_as(self, actor: Actor) -> RunsDesk:
