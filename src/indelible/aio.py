@@ -474,14 +474,18 @@ class AsyncLedger(OpenedDesk):
     async def take_back_run(self, run_id: str, *, by: str | Actor, reason: str, force: bool = False) -> Run:
         """Take a run back that was handed over and that the other ledger never imported; it is `blocked` then.
 
-        Without `force` this works from an hour after the packet has become useless. With `force` you say that you
-        looked: the other ledger has not imported the run, and the packet is destroyed.
+        This ledger cannot know whether the packet was imported, and the other ledger's clock may be slow. So it is
+        refused without `force`. With `force` you say that you looked: the other ledger has not imported the run, and
+        the packet is destroyed.
 
         Args:
             run_id: The run.
             by: The person who takes it back. An agent cannot.
             reason: Why, for the record.
-            force: Take it back although the packet could still be imported. Default: False.
+            force: Say that you looked, and take it back. Default: False.
+
+        Raises:
+            RunRefused: You did not say that you looked, or the run was not handed over.
         """
         return await asyncio.to_thread(self._run_desk().take_back, run_id, _person(by), reason, force=force)
 

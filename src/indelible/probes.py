@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
@@ -38,7 +39,8 @@ _STRIPE = "https://api.stripe.com"
 _SEARCHED = ("charges", "payment_intents")
 _LISTED = (*_SEARCHED, "refunds")
 _PLACE = re.compile(r"\{([^{}]*)\}")
-_CLOCKS_APART = timedelta(minutes=5)
+_CLOCK_ERROR = timedelta(hours=1)
+_MOST_SEEN = 10_000
 
 
 class _NotThere:
@@ -61,6 +63,7 @@ def get_by_key(
     headers: Headers | None = None,
     absent: Absent = "unknown",
     settle_after: timedelta = timedelta(minutes=5),
+    clock_error: timedelta = _CLOCK_ERROR,
     timeout: timedelta = timedelta(seconds=10),
 ) -> Probe:
     """Make a probe that asks a provider with GET by the effect's key.
@@ -75,6 +78,9 @@ def get_by_key(
             call run it: say so only if the provider's answer is complete. Default: `unknown`.
         settle_after: With `nothing_happened`, how long after the effect came in doubt the answer counts. A search
             index lags, and a request may still be on its way. Default: 5 minutes.
+        clock_error: How far the clocks of two machines may differ. Another process left the doubt, and the record has
+            that one's time, so the answer counts this much later. It counts after `settle_after` alone if this probe
+            itself has seen the doubt for so long. Default: 1 hour.
         timeout: How long to wait for the provider. Default: 10 seconds.
 
     Returns:
@@ -87,14 +93,15 @@ def get_by_key(
         `reconcile=get_by_key("https://api.example/payments/{key}", found=lambda paid: Succeeded({"id": paid["id"]}))`
     """
     _filled(url_template, {"key": "", "id": "", "run_id": "", "tool": ""})
-    _check(absent, settle_after)
+    absence = _Absence(absent, settle_after, clock_error)
     ask = _asking(client, opener, headers, timeout)
 
     def probe(effect: Effect) -> Outcome | None:
+        absence.see(effect)
         names = {"key": effect.key, "id": effect.id, "run_id": effect.run_id, "tool": effect.tool}
         content = ask(effect, _filled(url_template, names))
         answer = content if content is None or content is NOT_THERE else found(content)
-        return _meant(effect, answer, absent, settle_after)
+        return absence.meant(effect, answer)
 
     return probe
 
@@ -112,6 +119,7 @@ def stripe_search(
     base_url: str = _STRIPE,
     absent: Absent = "unknown",
     settle_after: timedelta = timedelta(minutes=15),
+    clock_error: timedelta = _CLOCK_ERROR,
     timeout: timedelta = timedelta(seconds=10),
 ) -> Probe:
     """Make a probe that looks for the effect's key in the metadata of Stripe's objects.
@@ -132,6 +140,8 @@ def stripe_search(
         absent: What it means that Stripe has no such object; see `get_by_key`. Default: `unknown`.
         settle_after: With `nothing_happened`, how long after the effect came in doubt the answer counts. Default: 15
             minutes.
+        clock_error: How far clocks may differ; see `get_by_key`. `by="list"` also reads objects that were made this
+            long before the effect was opened. Default: 1 hour.
         timeout: How long to wait for each answer. Default: 10 seconds.
 
     Returns:
@@ -145,7 +155,7 @@ def stripe_search(
         raise BadCall(f"stripe_search: by={by!r} knows {', '.join(known)}, not {resource!r}")
     if not metadata or any(letter in metadata for letter in "'\"[]\\"):
         raise BadCall(f"stripe_search: metadata={metadata!r} cannot be the name of metadata")
-    _check(absent, settle_after)
+    absence = _Absence(absent, settle_after, clock_error)
 
     def authorized() -> Mapping[str, str]:
         return {"Authorization": f"Bearer {api_key() if callable(api_key) else api_key}"}
@@ -155,15 +165,18 @@ def stripe_search(
     judge = outcome or (lambda one: stripe_outcome(one, value=value))
 
     def probe(effect: Effect) -> Outcome | None:
+        absence.see(effect)
         found: list[Mapping[str, Any]] = []
-        address, words = (f"{place}/search", _query(effect, metadata)) if by == "search" else (place, _since(effect))
+        address, words = f"{place}/search", _query(effect, metadata)
+        if by == "list":
+            address, words = place, _since(effect, clock_error)
         for _ in range(_MOST_PAGES):
             page = ask(effect, f"{address}?{urlencode(words)}")
             if not _is_page(page, by):
                 return None  # Stripe said something else, so nothing is known
             found += [one for one in page["data"] if (one.get("metadata") or {}).get(metadata) == effect.key]
             if not page.get("has_more"):
-                return _meant(effect, _together(effect, list(map(judge, found))), absent, settle_after)
+                return absence.meant(effect, _together(effect, list(map(judge, found))))
             words |= {"page": page["next_page"]} if by == "search" else {"starting_after": page["data"][-1]["id"]}
         return None  # there is more than we look through
 
@@ -256,21 +269,39 @@ def _filled(template: str, names: Mapping[str, str]) -> str:
     return address
 
 
-def _check(absent: str, settle_after: timedelta) -> None:
-    if absent not in ("unknown", "nothing_happened"):
-        raise BadCall(f"absent={absent!r}: choose unknown or nothing_happened")
-    if settle_after < timedelta(0):
-        raise BadCall("settle_after: a duration from zero on is expected")
+class _Absence:
+    """Says what it means that the provider has no record of an effect: something only late enough, and if you said so.
 
+    When the doubt began, only the clock of the process that left it says. So either that clock and ours may be
+    wrong by `clock_error`, or this probe has seen the doubt itself for long enough, by one clock that nobody sets.
+    """
 
-def _meant(effect: Effect, answer: Any, absent: Absent, settle_after: timedelta) -> Outcome | None:
-    """Return what an answer means; a record that is not there means something only late enough, and if you said so."""
-    if answer is not NOT_THERE:
-        outcome: Outcome | None = answer
-        return outcome
-    if absent == "unknown" or datetime.now(UTC) - effect.updated_at < settle_after:
-        return None
-    raise NothingHappened("the provider has no record of it")
+    def __init__(self, absent: str, settle_after: timedelta, clock_error: timedelta) -> None:
+        if absent not in ("unknown", "nothing_happened"):
+            raise BadCall(f"absent={absent!r}: choose unknown or nothing_happened")
+        if min(settle_after, clock_error) < timedelta(0):
+            raise BadCall("settle_after and clock_error: durations from zero on are expected")
+        self._counts = absent == "nothing_happened"
+        self._settle_after, self._clock_error = settle_after, clock_error
+        self._seen: dict[tuple[str, int], float] = {}
+
+    def see(self, effect: Effect) -> None:
+        """Remember since when this effect is known to be in doubt; what is forgotten only has to wait again."""
+        if len(self._seen) >= _MOST_SEEN:
+            self._seen.clear()
+        self._seen.setdefault((effect.id, effect.attempt), time.monotonic())
+
+    def meant(self, effect: Effect, answer: Any) -> Outcome | None:
+        """Return what an answer means; None while it cannot be told."""
+        if answer is not NOT_THERE:
+            outcome: Outcome | None = answer
+            return outcome
+        now = time.monotonic()
+        seen_for = timedelta(seconds=now - self._seen.get((effect.id, effect.attempt), now))
+        told_for = datetime.now(UTC) - effect.updated_at - self._clock_error
+        if not self._counts or max(seen_for, told_for) < self._settle_after:
+            return None
+        raise NothingHappened("the provider has no record of it")
 
 
 # Stripe
@@ -280,9 +311,10 @@ def _query(effect: Effect, metadata: str) -> dict[str, str]:
     return {"query": f"metadata['{metadata}']:'{effect.key}'", "limit": "100"}
 
 
-def _since(effect: Effect) -> dict[str, str]:
-    """Select what was made since the effect was opened; the two clocks may differ."""
-    return {"created[gte]": str(int((effect.created_at - _CLOCKS_APART).timestamp())), "limit": "100"}
+def _since(effect: Effect, clock_error: timedelta) -> dict[str, str]:
+    """Select what was made since the effect was opened; the clock of the process that opened it may be wrong."""
+    opened_at = min(effect.created_at, datetime.now(UTC))
+    return {"created[gte]": str(int((opened_at - clock_error).timestamp())), "limit": "100"}
 
 
 def _is_page(page: Any, by: str) -> bool:

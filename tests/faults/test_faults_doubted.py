@@ -272,6 +272,57 @@ def test_37_a_handler_that_translates_its_cancellation_leaves_doubt(shell: Shell
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("timeout", [None, timedelta(seconds=60)], ids=["no limit", "limit"])
+def test_37_a_handler_that_translates_its_cancellation_is_not_tried_again(
+    shell: Shell, timeout: timedelta | None
+) -> None:
+    async def scenario() -> None:
+        async with AsyncLedger.open(shell.url, tenant=shell.tenant) as ledger:
+            begun, entered = asyncio.Event(), []
+
+            async def pay(effect: Any) -> str:
+                entered.append(effect.attempt)
+                begun.set()
+                try:
+                    if effect.attempt == 1:
+                        await asyncio.Event().wait()
+                except asyncio.CancelledError as canceled:
+                    raise ConnectionError("the connection was closed") from canceled
+                return "paid"
+
+            words: Any = {"side_effect": "payment", "retry": AT_ONCE, "timeout": timeout}
+            task = asyncio.create_task(ledger.run(charge(), pay, **words))
+            await begun.wait()
+            task.cancel()
+            with pytest.raises((ConnectionError, asyncio.CancelledError)):
+                await task
+            (effect,) = await ledger.effects()
+            assert (effect.status, entered) == ("in_doubt", [1])
+
+    asyncio.run(scenario())
+
+
+def test_37_a_limit_that_a_handler_translates_is_tried_again(shell: Shell) -> None:
+    """The task goes on: only its attempt was ended, which `retry=` may repeat."""
+
+    async def scenario() -> None:
+        async with AsyncLedger.open(shell.url, tenant=shell.tenant) as ledger:
+
+            async def pay(effect: Any) -> str:
+                if effect.attempt == 1:
+                    try:
+                        await asyncio.Event().wait()
+                    except asyncio.CancelledError as canceled:
+                        raise ConnectionError("the connection was closed") from canceled
+                return "paid"
+
+            again = Retry(on=(TimeoutError,), attempts=2, backoff=timedelta(0))
+            words: Any = {"side_effect": "payment", "retry": again, "timeout": timedelta(milliseconds=300)}
+            assert await ledger.run(charge(), pay, **words) == "paid"
+
+    asyncio.run(scenario())
+
+
 def test_37_a_late_proof_that_nothing_happened_frees_the_budget(shell: Shell, gate: threading.Event) -> None:
     def pay(effect: Any) -> None:
         gate.wait(PATIENCE)

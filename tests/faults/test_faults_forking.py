@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from indelible import migrate
 
 _FORKS_IN_A_FIRST_CALL = """
@@ -43,4 +45,52 @@ sys.exit(os.waitstatus_to_exitcode(status) != 0)
 def test_49_a_child_forked_during_the_first_call_of_another_thread_makes_its_calls(store_url: str) -> None:
     migrate(store_url)
     done = subprocess.run([sys.executable, "-c", _FORKS_IN_A_FIRST_CALL, store_url], capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+_FORKS_INSIDE_A_RUN = """
+import os, sys
+from indelible import Ledger
+from indelible.errors import RunLost
+
+def is_lost(verb, *words):
+    try:
+        verb(*words)
+    except RunLost:
+        return True
+    return False
+
+ledger, how, parent = Ledger.open(sys.argv[1], seal=False), sys.argv[2], os.getpid()
+pay = ledger.tool("pay", side_effect="payment")(lambda number: number)
+try:
+    with ledger.start_run(how, agent="billing") as run:
+        pay(1)
+        child = os.fork()
+        if child == 0:
+            verbs = [(run.record, "plan_locked"), (run.checkpoint,), (run.complete,), (run.release,), (run.check,)]
+            if not (all(is_lost(*verb) for verb in verbs) and pay(1) == 1 and pay(2) == 2):
+                os._exit(1)
+            if how == "raises":
+                raise ValueError("in the child")
+            if how == "exits":
+                sys.exit("in the child")
+        else:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child"
+            assert ledger.get_run(how).status == "active"
+            run.checkpoint({"cursor": pay(2)})
+            pay(3)
+except (ValueError, SystemExit):
+    os._exit(os.getpid() == parent)
+if os.getpid() != parent:
+    os._exit(0)
+assert ledger.get_run(how).status == "completed"
+assert ledger.verify_run(how).is_valid
+ledger.close()
+"""
+
+
+@pytest.mark.parametrize("how", ["leaves", "raises", "exits"])
+def test_49_a_forked_child_neither_drives_nor_ends_the_run_of_its_parent(store_url: str, how: str) -> None:
+    migrate(store_url)
+    done = subprocess.run([sys.executable, "-c", _FORKS_INSIDE_A_RUN, store_url, how], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()

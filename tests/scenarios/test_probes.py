@@ -158,6 +158,7 @@ def test_what_is_not_there_means_nothing_unless_you_say_so_and_late_enough(
         lambda: get_by_key("ftp://x/{key}", found=paid),
         lambda: get_by_key("https://x/{key}", found=paid, absent="gone"),  # type: ignore[arg-type]
         lambda: get_by_key("https://x/{key}", found=paid, settle_after=-timedelta(1)),
+        lambda: get_by_key("https://x/{key}", found=paid, clock_error=-timedelta(1)),
         lambda: get_by_key("https://x/{key}", found=paid, client=httpx2.Client(), opener=lambda a, h: (200, b"")),
         lambda: stripe_search("refunds", api_key="k"),
         lambda: stripe_search("customers", api_key="k", by="list"),

@@ -59,7 +59,7 @@ from indelible.core.effects.claiming import (
     approval_id_of,
     approval_of,
     claim,
-    is_other_content,
+    is_key_taken,
     is_reworded,
     looks_repeated,
     opened,
@@ -306,10 +306,10 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
     if is_ours and not effect.is_abandoned(now):  # our own write, whose answer got lost on the way
         return Step(Claimed(Claim(effect, command.token, holder=holder)))
     if edited_from(effect) is not None:
-        return Step(Canceled(effect))  # in every turn and by every call id it is the call that was edited to be this
+        return Step(Canceled(effect))  # its caller looks at the effect that was edited to be this call
     if looks_repeated(command, effect):
         return Step(LooksRepeated(effect))
-    if is_other_content(command, effect) and not _may_be_other(command, effect):
+    if is_key_taken(command, effect):
         return Step(KeyTaken(effect))
     match effect.status:
         case "succeeded":
@@ -371,10 +371,10 @@ def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheet
         return on_crash == "retry"
     approval = approval_of(effect, sheets)
     is_before_entry = approval is not None and approval.id == approval_id_of(effect.id)
-    voted = [vote.at for vote in approval.votes] if approval is not None and is_before_entry else []
-    # The record has callers' times, `now` is the store's: a caller whose clock is fast must not stretch the window. The
-    # first caller's clock was compared when the effect was opened.
-    return max(now, command.stamp.at) < max([effect.created_at, *voted]) + command.resend_within
+    asked = [approval.asked_at] if approval is not None and is_before_entry else []
+    # `now` and the time of the question are the store's. The other times are callers': one whose clock is fast must
+    # not stretch the window, so no vote counts, and the first caller's clock was compared when the effect was opened.
+    return max(now, command.stamp.at) < max([effect.created_at, *asked]) + command.resend_within
 
 
 def _enter(
@@ -406,18 +406,6 @@ def _enter(
     if command.only_asks and isinstance(step.answer, Claimed):
         return Step(MayRun(effect))
     return noting(step, command.run_id, sheets) if is_compensation(command.tool) else step
-
-
-def _may_be_other(command: Open, effect: Effect) -> bool:
-    """Say whether a call with other content may have this key.
-
-    With key fields, what a person was asked about and was never entered is asked about anew: the old question ends
-    stale, and nothing was done under this key. What is settled replays only if the caller says on_reuse="replay".
-    A key of ours names its tool; one that was taken over from another ledger may not.
-    """
-    is_asked_about = effect.approval_id is not None and effect.attempt == 0
-    replays = effect.is_settled and command.on_reuse == "replay"
-    return command.has_key_fields and command.tool == effect.tool and (replays or is_asked_about)
 
 
 def _report(command: Finish | Relinquish, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:

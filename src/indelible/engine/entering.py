@@ -32,6 +32,7 @@ from indelible.engine.running import RunningEffect, _current, in_own_thread
 from indelible.engine.tracing import tell_replayed
 
 if TYPE_CHECKING:
+    from asyncio import Task
     from concurrent.futures import Future
 
 Handler = Callable[[RunningEffect], Any]
@@ -162,22 +163,29 @@ async def report_async(body: Awaitable[Any]) -> Returned | Raised:
     import asyncio
 
     task = asyncio.current_task()
-    before = 0 if task is None else task.cancelling()
+    before = _cancellations(task)
     try:
         return Returned(await body)
     except BaseException as error:
-        was_canceled = task is not None and task.cancelling() > before
-        return Raised(error, is_interruption=was_canceled or not isinstance(error, Exception))
+        was_canceled = _cancellations(task) > before
+        return Raised(error, is_interruption=was_canceled or not isinstance(error, Exception), is_canceled=was_canceled)
+
+
+def _cancellations(task: Task[Any] | None) -> int:
+    return 0 if task is None else task.cancelling()
 
 
 async def report_in_time(body: Awaitable[Any], most: timedelta, claim: Claim) -> Returned | Raised:
     """Gives what came of it within a time limit; when that is up, nobody waits any more."""
     import asyncio
 
+    before = _cancellations(asyncio.current_task())
     async with asyncio.timeout(most.total_seconds()) as limit:
         report = await report_async(body)  # the limit's cancellation ends here, as a report
     if limit.expired() and isinstance(report, Raised):  # what a handler returned in spite of its limit is known
-        return Raised(TimeoutError(f"{claim.effect.tool} did not return within {most}"), is_interruption=True)
+        error = TimeoutError(f"{claim.effect.tool} did not return within {most}")
+        is_canceled = _cancellations(asyncio.current_task()) > before  # besides, by another hand
+        return Raised(error, is_interruption=True, is_canceled=is_canceled)
     return report
 
 

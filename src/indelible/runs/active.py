@@ -28,7 +28,7 @@ from indelible.core.runs.run import (
     Run,
     RunStatus,
 )
-from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver, RunRefused
 from indelible.runs.asking import Asking
 from indelible.runs.keeping import RunKeeping, moved_or_raise, new_checkpoint
 from indelible.runs.telling import happening_of, happenings_of
@@ -81,6 +81,7 @@ class ActiveRun(CarriedRun):
         self._delegated: set[str] = set()
         self._is_over = is_replay
         self._is_lost = False
+        self._is_parents = False
 
     @property
     def id(self) -> str:
@@ -254,6 +255,9 @@ class ActiveRun(CarriedRun):
         Whether it has, only the record can say, in the transaction: a process that was held up for long goes on where
         nobody has taken its run over meanwhile.
         """
+        if self._is_parents:
+            why = "is driven by the process that forked this one: record, save and end it there"
+            raise RunLost(f"run {self.id} {why}", code="lost", run=self._run)
         if self._is_over:
             raise RunOver(f"run {self.id} has ended here; resume it to go on", code="over", run=self._run)
         if self._is_lost:
@@ -271,6 +275,10 @@ class ActiveRun(CarriedRun):
         except (RunLost, RunOver):
             self._is_lost = True
             raise
+
+    def _leave_to_parent(self) -> None:
+        """Stop driving in a forked child: the process that forked it goes on with the run, and ends it."""
+        self._is_parents = not self._is_over
 
     def abandon(self) -> None:
         """Stops driving without a word, for nobody holds this run; it can be resumed when its lease is over."""
@@ -305,6 +313,7 @@ class ActiveRun(CarriedRun):
         Raises:
             BadCall: `allowed_tools` names a tool that this run may not use itself; or the same was delegated before
                 without a name, so this child needs one.
+            RunRefused: `run_id` names a run that does not work for this one.
         """
         self._check_own()
         tools = within(allowed_tools, self._run.allowed_tools)
@@ -325,6 +334,9 @@ class ActiveRun(CarriedRun):
         there = self._keeping.get(child)
         if there is not None and there.parent == self.id:
             return self._desk.go_on(there)
+        if there is not None:  # before anything is told of it
+            why = f"works for {there.parent or 'no run'}, so run {self.id} cannot delegate to it; choose another run_id"
+            raise RunRefused(f"run {child} {why}", code="exists", run=there)
         fork = self._run.fork
         told = self.record("delegation_started", {"agent": agent, "run": child}, side_effect="delegation")
         words: dict[str, Any] = {"parent": self.id, "parent_event": self._keeping.event_id(self.id, told.seq)}
@@ -332,7 +344,11 @@ class ActiveRun(CarriedRun):
             origin = run_id or child_id(fork.run_id, agent, intent)
             last = None if self._keeping.get(origin) is None else self._keeping.story(origin).head.length - 1
             words["fork"] = fork if last is None else replace(fork, run_id=origin, at=last)
-        return self._desk.start_run(child, agent=agent, intent=intent, allowed_tools=tools, **words)
+        try:
+            return self._desk.start_run(child, agent=agent, intent=intent, allowed_tools=tools, **words)
+        except RunRefused as refused:  # another process began it meanwhile
+            self.record("delegation_finished", {"refused": refused.code, "run": child}, side_effect="delegation")
+            raise
 
     def finish_delegation(self, child: ActiveRun | str, result: Any = None) -> Told:
         """Records that a delegated run has ended."""
@@ -409,6 +425,8 @@ class ActiveRun(CarriedRun):
 
     def _leave(self, error: BaseException | None) -> None:
         """Ends the run by how its block was left; when even that cannot be written, the error says so."""
+        if self._is_parents:
+            return
         if self._is_over:
             self._desk.let_go(self)
             return

@@ -35,6 +35,7 @@ from indelible.core.runs.run import (
 )
 from indelible.core.stamps import Stamp
 from indelible.core.values.canonical import encode
+from indelible.engine.forks import after_fork
 from indelible.engine.heartbeats import Heartbeats
 from indelible.errors import BadCall, RunOver, RunRefused
 from indelible.journal.sealing import receipt_of
@@ -79,6 +80,13 @@ class RunsDesk:
         self.keeping = RunKeeping(self._engine, desk.tenant, actor, desk._opened_run_value, desk._run_redactor)
         self.driven: dict[str, ActiveRun] = {}
         self._seats: Heartbeats[ActiveRun] = Heartbeats(lambda run, lease: run.beat(lease))
+        after_fork(self._leave_to_parent)
+
+    def _leave_to_parent(self) -> None:
+        """Forget what is driven: one process drives a run, and a forked child is another one."""
+        for run in self.driven.values():
+            run._leave_to_parent()
+        self.driven.clear()
 
     def acting_as(self, actor: Actor) -> RunsDesk:
         """Gives the same desk, at which somebody else acts."""

@@ -629,6 +629,8 @@ def moved_or_raise(command: RunCommand, answer: Answer) -> RunMoved:
             raise UnknownRun(f"run {command.run_id} {why}")
         case RunNotMoved("forbidden", why):
             raise NotPermitted(f"run {command.run_id} {why}")
+        case RunNotMoved("tools", why):
+            raise BadCall(f"run {command.run_id} {why}")
         case RunNotMoved("checkpoint" | "event", why):
             raise UnknownCheckpoint(f"run {command.run_id} {why}")
         case RunNotMoved():

@@ -14,7 +14,7 @@ from indelible.core.commands import AwaitingApproval, Canceled, Claimed, Decided
 from indelible.core.effects import walk
 from indelible.core.effects.calls import Resource, ToolCall
 from indelible.core.effects.effect import Actor
-from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref, identify, naming_of, read_naming
+from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref, identify, naming_of, read_naming, repeat_of
 from indelible.core.effects.requests import Recall
 from indelible.core.people.credentials import Credential, credential_sheet
 from indelible.core.people.standing import credential_ref, is_token_revoked
@@ -159,6 +159,17 @@ def test_a_call_that_was_edited_further_or_is_of_another_tool_is_not_this_one(ch
     played = begun_where_an_edit_stands(effect("ready", **changes))
     assert isinstance(played.error, KeyReused)
     assert len(played.commands) == 1
+
+
+def test_47_in_a_later_turn_it_is_a_call_of_its_own() -> None:
+    made = effect("succeeded", turn="t1")
+    left = taking(made, ELSEWHERE, "eff_9", NOON, 4)
+    call = ToolCall(tool="pay", args={"amount": 5}, run_id="run-1", dedupe="turn", turn="t2")
+    asking = prepared(call)
+    played = play(walk.begin(asking, CountingMint()), Canceled(left), made, CLAIMED)
+    assert [(each.ref, each.digest) for each in played.commands[1:]] == [
+        (repeat_of(asking.identity.ref, "turn", "1"), asking.identity.digest)
+    ]
 
 
 def test_where_the_edited_call_is_gone_its_place_stays_canceled() -> None:

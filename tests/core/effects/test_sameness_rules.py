@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -426,15 +426,23 @@ def test_an_abandoned_attempt_is_sent_again_too() -> None:
         assert isinstance(next_step(command, left, NOON, SEQ).answer, expected)
 
 
-def test_a_call_that_waited_for_a_person_counts_its_window_from_their_vote() -> None:
+def waited(asked_at: datetime, voted_at: datetime) -> Any:
+    """Call again what a person was asked about and let run, and whose answer got lost; the window is an hour."""
     _, pending = asked(effect("requires_approval", on_crash="resend", created_at=NOON - HOUR * 5))
-    voted = replace(pending, status="approved", votes=(replace(vote("bo"), at=NOON - HOUR / 2),))
-    used = consumed(voted, 1)
+    votes = (replace(vote("bo"), at=voted_at),)
+    used = consumed(replace(pending, status="approved", asked_at=asked_at, votes=votes), 1)
     doubtful = replace(effect("in_doubt", on_crash="resend", created_at=NOON - HOUR * 5), permission_id=used.id)
     command = open_command(on_crash="resend", resend_within=HOUR, verdict=asks())
-    assert not isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(used)).answer, InDoubt)
-    late = replace(used, votes=(replace(vote("bo"), at=NOON - HOUR),))
-    assert isinstance(next_step(command, doubtful, NOON, SEQ, on_shelf(late)).answer, InDoubt)
+    return next_step(command, doubtful, NOON, SEQ, on_shelf(used)).answer
+
+
+def test_a_call_that_waited_for_a_person_counts_its_window_from_the_question() -> None:
+    assert not isinstance(waited(NOON - HOUR / 2, NOON - HOUR / 4), InDoubt)
+    assert isinstance(waited(NOON - HOUR, NOON - HOUR / 4), InDoubt)
+
+
+def test_37_a_voter_whose_clock_is_fast_does_not_stretch_the_window() -> None:
+    assert isinstance(waited(NOON - HOUR * 2, NOON + HOUR * 9), InDoubt)
 
 
 def test_37_a_vote_after_the_first_entry_does_not_stretch_the_window() -> None:

@@ -102,6 +102,37 @@ def test_71_a_run_does_not_begin_unless_its_parent_is_told(ending: Any) -> None:
     assert "delegation_started" not in world.types()
 
 
+@pytest.mark.parametrize(
+    ("limit", "wanted", "tools"),
+    [
+        (None, ("wire",), ("wire",)),
+        (None, None, None),
+        (("pay",), None, ("pay",)),
+        (("crm.*", "pay"), ("crm.read",), ("crm.read",)),
+        (("pay",), ("pay", "wire"), "tools"),
+        ((), ("pay",), "tools"),
+    ],
+)
+def test_39_a_run_may_use_no_tool_that_its_parent_may_not_use(limit: Any, wanted: Any, tools: Any) -> None:
+    world = World()
+    world.start(allowed_tools=limit)
+    answer = world.start("kid", parent="r", parent_event="evt_1", allowed_tools=wanted)
+    if tools == "tools":
+        assert refused(answer) == tools
+        assert run_ref("kid") not in world.sheets
+    else:
+        assert answer.run.allowed_tools == read_run(world.sheets[run_ref("kid")]).allowed_tools == tools
+        assert (SheetRef("limit", "kid") in world.sheets) == (tools is not None)
+
+
+def test_39_a_run_does_not_begin_if_what_its_parent_may_use_cannot_be_read() -> None:
+    world = World()
+    world.start(allowed_tools=("pay",))
+    world.sheets[run_ref("r")] = replace(world.sheets[run_ref("r")], body=None)
+    assert refused(world.start("kid", parent="r", parent_event="evt_1")) == "parent"
+    assert isinstance(world.start("other", parent="elsewhere", parent_event="evt_1"), RunMoved)
+
+
 def test_a_run_is_started_once_and_its_starter_may_ask_twice() -> None:
     world = World()
     first = world.start()

@@ -143,6 +143,13 @@ def test_delegations_are_open_until_they_are_told_to_have_finished() -> None:
     assert world.story()[0].open_delegations == ["b"]
 
 
+def test_71_a_delegation_that_was_refused_is_none() -> None:
+    world = World()
+    for payload in ({"refused": "exists", "run": "a"}, {"refused": "exists", "run": "b"}):
+        world.tell(happening("delegation_started", {"run": "a"}), happening("delegation_finished", payload))
+    assert world.story()[0].delegations == {"a": False}
+
+
 def test_checkpoints_are_found_by_the_events_that_seal_them() -> None:
     world = World()
     world.start()

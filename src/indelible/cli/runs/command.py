@@ -369,7 +369,7 @@ def packet(run_id: str, out: Path, to: str | None, valid_days: int) -> None:
 def take_back(run_id: str, reason: str, force: bool, by: str) -> None:
     """Take a run back that was handed over and never imported.
 
-    Without --force this works from an hour after the packet has become useless.
+    Without --force it is refused: this ledger cannot know whether the packet was imported.
     """
     place = where()
     with open_existing(place) as ledger:

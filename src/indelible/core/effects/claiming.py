@@ -313,6 +313,23 @@ def is_other_content(command: Open, effect: Effect) -> bool:
     return effect.digest != command.digest and not effect.are_args_erased
 
 
+def is_key_taken(command: Open, effect: Effect) -> bool:
+    """Say whether another call has this key, and may not share it."""
+    return is_other_content(command, effect) and not _may_be_other(command, effect)
+
+
+def _may_be_other(command: Open, effect: Effect) -> bool:
+    """Say whether a call with other content may have this key.
+
+    With key fields, what a person was asked about and was never entered is asked about anew: the old question ends
+    stale, and nothing was done under this key. What is settled replays only if the caller says on_reuse="replay".
+    A key of ours names its tool; one that was taken over from another ledger may not.
+    """
+    is_asked_about = effect.approval_id is not None and effect.attempt == 0
+    replays = effect.is_settled and command.on_reuse == "replay"
+    return command.has_key_fields and command.tool == effect.tool and (replays or is_asked_about)
+
+
 def looks_repeated(command: Open, effect: Effect) -> bool:
     """Say whether this is the same call once more: by another call id, or in a later turn.
 

@@ -177,6 +177,8 @@ class Raised:
 
     error: BaseException
     is_interruption: bool = False
+    is_canceled: bool = False
+    """Was the caller's task cancelled? Then nothing is tried again, whatever the handler raised for it."""
     has_sent: bool = True
     """False only if it is known that the attempt sent nothing."""
     was_entered: bool = True

@@ -55,11 +55,11 @@ from indelible.core.commands import (
     Taken,
 )
 from indelible.core.effects.calls import Handling
-from indelible.core.effects.claiming import looks_repeated
+from indelible.core.effects.claiming import is_key_taken, looks_repeated
 from indelible.core.effects.compensations import compensated, compensation_ref, undoing
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.from_arguments import derived_from
-from indelible.core.effects.identity import naming_of, repeat_of, resource_json
+from indelible.core.effects.identity import naming_of, repeat_of, resource_json, without
 from indelible.core.effects.meaning import Meaning, is_about, meaning_of
 from indelible.core.effects.outcomes import error_json, note_on, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
@@ -191,7 +191,7 @@ def begin(
     command = opening(prepared, mint, judged, awaited_approval, only_asks=only_asks, again=again)
     before: list[Effect] = []
     for origin in judged.origins:
-        recalled, earlier = yield from _recalled(command, origin)
+        recalled, earlier = yield from _recalled(command, prepared, origin)
         if recalled is not None:
             yield from _check_stands(recalled, judged, origin)
             return _replay(recalled)
@@ -206,8 +206,10 @@ def begin(
     if isinstance(answer, Canceled) and (place := edited_from(answer.effect)) is not None:
         edited: Effect | None = yield Recall(place)
         if edited is not None:
-            command = _edited_to(command, prepared, edited)
-            answer = yield Submit(command)
+            _check_edited_to(prepared, edited)
+            answer = LooksRepeated(edited)
+            if not looks_repeated(command, edited):  # both are one call, and run once; in a later turn they are two
+                answer = yield Submit(replace(command, ref=edited.ref, digest=edited.digest))
     if isinstance(answer, LooksRepeated):
         answer = yield from _repeat(command, judged, answer.effect, prepared.handling)
     if isinstance(answer, Reworded):
@@ -291,26 +293,39 @@ def begin(
             return answer
 
 
-def _edited_to(command: Open, prepared: Prepared, edited: Effect) -> Open:
-    """Return the command about the call that an approver edited to be this one: both are one call, and run once."""
-    if edited.tool != command.tool or edited.args_json != prepared.identity.args_json:
+def _check_edited_to(prepared: Prepared, edited: Effect) -> None:
+    """Raise `KeyReused` unless an approver edited this effect to be the prepared call, whatever its words that vary."""
+    omitted = prepared.identity.omitted
+    is_same = edited.tool == prepared.call.tool and edited.args_json is not None
+    if not is_same or without(edited.args_json or b"", omitted) != without(prepared.identity.args_json, omitted):
         raise key_reused(prepared, edited)  # it was edited further, or only shares the key
-    return replace(command, ref=edited.ref, digest=edited.digest)
 
 
-def _recalled(command: Open, origin: Origin) -> Generator[Request, Any, tuple[Effect | None, Effect | None]]:
+def _recalled(
+    command: Open, prepared: Prepared, origin: Origin
+) -> Generator[Request, Any, tuple[Effect | None, Effect | None]]:
     """Return this call as the run that was forked has it, and the same call of an earlier turn or by another id there.
 
-    The run's repeats are at the places that `_repeat` gives them.
+    The run's repeats are at the places that `_repeat` gives them. A call that was never entered is not on the record.
+
+    Raises:
+        KeyReused: Another call has this key there.
     """
     earlier: Effect | None = None
     ref, number = origin.ref, 0
     while True:
         found: Effect | None = yield Recall(ref)
+        place = None if found is None else edited_from(found)
+        if place is not None:
+            found = yield Recall(place)
         if found is None or not origin.has(found):
             return None, earlier
-        if edited_from(found) is not None or (command.dedupe == "ask" and number) or not looks_repeated(command, found):
-            return found, None
+        if place is not None:
+            _check_edited_to(prepared, found)
+        if (command.dedupe == "ask" and number) or not looks_repeated(command, found):
+            if place is None and is_key_taken(command, found):
+                raise key_reused(prepared, found)
+            return (None, earlier) if found.status in ("requires_approval", "ready") else (found, None)
         earlier = found if earlier is None or found.status == "succeeded" else earlier
         number += 1
         occurrence = (command.call_id or "",) if command.dedupe == "ask" else ("turn", str(number))
@@ -504,7 +519,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
             has_sent=report.has_sent,
             is_interruption=is_interruption,
         )
-    if _may_repeat(error, entries, handling):
+    if not report.is_canceled and _may_repeat(error, entries, handling):
         assert handling.retry is not None
         pause = handling.retry.pause_after(entries)
         yield from _give_up(claim, meaning, error, mint, screen, lease=max(pause, handling.lease))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, assert_never
 
 from indelible.core.changes import Fact, Step
@@ -22,6 +22,7 @@ from indelible.core.runs.commands import (
     Tell,
     Told,
 )
+from indelible.core.runs.limits import within
 from indelible.core.runs.run import (
     HANDED_OVER,
     OVER,
@@ -45,6 +46,7 @@ from indelible.core.runs.run import (
     run_sheet,
 )
 from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
+from indelible.errors import BadCall
 
 _ENDINGS: dict[RunStatus, str] = {
     "completed": "run_completed",
@@ -55,8 +57,6 @@ _ENDINGS: dict[RunStatus, str] = {
     "handed_over": "run_handed_over",
 }
 TAKEN_BACK = "run_taken_back"
-# Clocks of two ledgers differ; by less than this, or somebody would have noticed.
-_CLOCKS_DIFFER = timedelta(hours=1)
 
 
 def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
@@ -75,6 +75,8 @@ def sheets_of_run(command: RunCommand) -> tuple[SheetRef, ...]:
         needed.append(checkpoint_ref(command.checkpoint.id))
     elif isinstance(command, StartRun) and command.telling is not None:
         needed += sheets_of_run(command.telling)
+    if isinstance(command, StartRun) and command.run.parent is not None:
+        needed.append(run_ref(command.run.parent))  # of which only the tools count, and they never change
     if isinstance(command, EndRun) and (command.handover is not None or command.takes_back):
         needed += [fence_ref(command.run_id), delegated_ref(command.run_id)]
     return tuple(dict.fromkeys(needed))
@@ -113,9 +115,7 @@ def about_run(command: RunCommand, now: datetime, seq: int, sheets: Sheets) -> S
         return _start(command, run, driver, now, seq, sheets)
     if isinstance(command, TakeRun):
         return _take(command, run, driver, now, seq, sheets)
-    refusal = (
-        _why_not_elsewhere(command, run, now) or _why_not_whole(command, run, sheets) or _why_not(command, run, driver)
-    )
+    refusal = _why_not_elsewhere(command, run) or _why_not_whole(command, run, sheets) or _why_not(command, run, driver)
     if refusal is not None:
         return Step(refusal)
     match command:
@@ -152,7 +152,11 @@ def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datet
     told_to_parent = _tell_parent(command, now, sheets)
     if isinstance(told_to_parent.answer, RunNotMoved):
         return told_to_parent
-    begun = replace(command.run, created_at=command.stamp.at, updated_at=command.stamp.at, version=1, status="active")
+    tools = _tools_of(command.run, sheets)
+    if isinstance(tools, RunNotMoved):
+        return Step(tools)
+    words: dict[str, Any] = {"created_at": command.stamp.at, "updated_at": command.stamp.at, "allowed_tools": tools}
+    begun = replace(command.run, version=1, status="active", **words)
     seat = _seat(command, driver, now)
     facts = {"fence": seat.fence, "parent": begun.parent, "parent_event": begun.parent_event}
     changed = [run_sheet(begun), driver_sheet(seat)]
@@ -177,6 +181,20 @@ def _tell_parent(command: StartRun, now: datetime, sheets: Sheets) -> Step:
     if isinstance(told.answer, RunNotMoved):
         return Step(replace(told.answer, why=f"cannot begin: its parent {parent} {told.answer.why}"))
     return told
+
+
+def _tools_of(run: Run, sheets: Sheets) -> tuple[str, ...] | RunNotMoved | None:
+    """Return the tools that a run may use: none that its parent may not use. None stands for all."""
+    sheet = None if run.parent is None else sheet_at(sheets, run_ref(run.parent))
+    if sheet is None:
+        return run.allowed_tools
+    if sheet.body is None:
+        return RunNotMoved("parent", f"cannot begin: what its parent {run.parent} may use was erased or altered", run)
+    try:
+        tools = within(run.allowed_tools, read_run(sheet).allowed_tools)
+    except BadCall as problem:
+        return RunNotMoved("tools", f"cannot begin: its parent {run.parent} does not let it: {problem}", run)
+    return None if tools is None else tuple(tools)
 
 
 def _seat(command: StartRun | TakeRun, before: Driver | None, now: datetime) -> Driver:
@@ -240,7 +258,7 @@ def _whither(run: Run) -> str:
     return run.handover.to
 
 
-def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None, now: datetime) -> RunNotMoved | None:
+def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None) -> RunNotMoved | None:
     """Say why nothing may be told of a run because another ledger has it, or because none has.
 
     A run that was handed over is handed over again to the same ledger, taken back, or given up by a person.
@@ -264,10 +282,10 @@ def _why_not_elsewhere(command: Tell | SealCheckpoint | EndRun, run: Run | None,
     if not is_person:
         return RunNotMoved("forbidden", "is taken back by a person, not by an agent", run)
     assert run.handover is not None
-    if not ends.is_forced and now <= run.handover.until + _CLOCKS_DIFFER:
+    if not ends.is_forced:  # no clock here proves what a clock there still allows
         why = (
-            f"can be imported by {to} until {run.handover.until:%Y-%m-%d %H:%M} UTC. Look there that it was not, "
-            "destroy the packet, then take it back with force; or wait until an hour after that"
+            f"may have been imported by {to}, until {run.handover.until:%Y-%m-%d %H:%M} UTC by the clock there. Look "
+            "there that it was not, destroy the packet, then take it back with force"
         )
         return RunNotMoved("may_be_imported", why, run)
     return None

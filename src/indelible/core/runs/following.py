@@ -174,7 +174,9 @@ class RunStory:
             self.checkpoints[facts["checkpoint"]] = event.seq
         elif event.type in ("delegation_started", "delegation_finished"):
             child = payload.get("run", payload.get("runId"))
-            if isinstance(child, str):
+            if isinstance(child, str) and "refused" in payload:
+                self.delegations.pop(child, None)  # the run of that name is another one's
+            elif isinstance(child, str):
                 self.delegations[child] = event.type == "delegation_finished"
 
     def _note_effect(self, event: Event, body: Mapping[str, Any], payloads: Mapping[str, Payload]) -> None:

@@ -107,7 +107,7 @@ class Handover:
 
     Attributes:
         to: The name of the journal of the other ledger, such as `ledger-0123456789ab/default`.
-        until: When the packet becomes useless. From an hour after that on, the run can be taken back without force.
+        until: When the packet becomes useless, by the clock of the other ledger.
     """
 
     to: str

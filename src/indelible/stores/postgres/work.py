@@ -123,8 +123,9 @@ class Work:
                 self.runs.update(runs_named_by(command))
                 continue
             if isinstance(command, Open):
-                # Whether a lease ran out only the database's clock can say.
-                self.is_guessable &= (seen is None or seen.status != "processing") and command.edit is None
+                # Whether a lease ran out, or a window to send again, only the database's clock can say.
+                is_timed = command.resend_within is not None or (seen is not None and seen.status == "processing")
+                self.is_guessable &= not is_timed and command.edit is None
                 self.runs.add(command.run_id if seen is None else seen.run_id)
             elif isinstance(command, Finish | Relinquish):
                 seen = seen or command.claim.effect
