@@ -8,7 +8,7 @@ from pathlib import Path
 from indelible.core.ports import Store
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.writers import writer_keys
+from indelible.journal.keys.writers import WriterKeys, writer_keys
 from indelible.stores import is_postgres
 
 
@@ -30,6 +30,12 @@ def authenticate_rows(store: Store, keys: str | Path | None, *, is_sealed_here: 
         store.macs = writer_keys(store, folder, may_make=True)
         return
     store.macs = writer_keys(store, folder, may_make=False)
+
+
+def note_waiting(store: Store, tenant: str) -> None:
+    """Have a store know which rights of a tenant wait to be sealed; it looks once."""
+    if isinstance(store.macs, WriterKeys):
+        store.macs.note_waiting(tenant)
 
 
 def make_writer_keys(store: Store, keys: str | Path | None = None) -> None:
