@@ -16,12 +16,15 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from hmac import compare_digest
 from json import JSONEncoder
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from indelible.core.effects.effect import Effect
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import KeyUnusable, RecordForged
+
+if TYPE_CHECKING:
+    from indelible.core.events import Payload
 
 KEY_BYTES = 32
 MAC_BYTES = 16
@@ -154,6 +157,11 @@ class Macs:
     def of_payload(self, run_id: str, seq: int, field: str, value: bytes) -> bytes:
         """Return the mac of a value that an event commits to."""
         return self._mac("payload", _payload_content(run_id, seq, field, value))
+
+    def is_of_payload(self, payload: Payload) -> bool:
+        """Return whether a key holder wrote a value that an event commits to."""
+        content = _payload_content(payload.run_id, payload.seq, payload.field, payload.value)
+        return self._is_own("payload", content, payload.mac)
 
     # Effects
 

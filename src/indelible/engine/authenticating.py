@@ -6,7 +6,7 @@ from pathlib import Path
 
 from indelible.core.ports import Store
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.writers import make_writer_keys, writer_keys
+from indelible.journal.keys.writers import WriterKeys, make_writer_keys, writer_keys
 
 
 def authenticate_rows(store: Store, keys: str | Path | None) -> None:
@@ -23,3 +23,9 @@ def begin_authenticating(store: Store, keys: str | Path | None = None) -> bool:
     """Make the writer keys of a ledger in which nothing was written yet; return whether its rows carry macs now."""
     folder = resolved_keys(keys)
     return folder is not None and make_writer_keys(store, folder)
+
+
+def note_waiting(store: Store, tenant: str) -> None:
+    """Have a store know which rights of a tenant wait to be sealed; it looks once."""
+    if isinstance(store.macs, WriterKeys):
+        store.macs.note_waiting(tenant)

@@ -29,7 +29,7 @@ from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verifying.unsealed import Unsealed, remembered_in
+from indelible.core.verifying.unsealed import Unsealed, remembered_in, versions_to_keep
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
 
 log = logging.getLogger("indelible.journal")
@@ -129,17 +129,17 @@ class Sealer:
     def _keep_newest(self, rights: Sequence[tuple[str, int, str]]) -> None:
         """Remember the newest versions of the rights and budgets that were taken into the tree."""
         assert self._store.macs is not None
-        newest = self._store.macs(self._tenant).newest
+        macs = self._store.macs(self._tenant)
         told = [
-            (kind, one.value)
+            one
             for run_id, seq, kind in rights
-            for one in self._store.payloads(self._tenant, run_id, [seq])
-            if one.field == kind
+            for payload in self._store.payloads(self._tenant, run_id, [seq])
+            if payload.field == kind and macs.is_of_payload(payload)
+            for one in remembered_in(payload)
         ]
-        refs = {ref for kind, value in told for ref in remembered_in(kind, value)}
-        filters = (SheetFilter(kind=ref.kind, id=ref.id, limit=1) for ref in refs)
+        filters = (SheetFilter(kind=ref.kind, id=ref.id, limit=1) for ref in {one.ref for one in told})
         found = [sheet for one in filters for sheet in self._store.sheets(self._tenant, one)]
-        newest.keep({sheet.ref: sheet.version for sheet in found})
+        macs.newest.keep(versions_to_keep(told, found))
 
     def record(self, event_type: str, facts: Mapping[str, Any]) -> int:
         """Tells something about the journal in the journal, and gives the event's number in its run."""

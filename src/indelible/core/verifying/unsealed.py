@@ -7,13 +7,13 @@ then appends does not follow from the effect's newest event, and that is how it 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from indelible.core.events import event_hash
+from indelible.core.events import Payload, event_hash
 from indelible.core.journal.journal import Before, Waiting
 from indelible.core.macs import REMEMBERED, RIGHT_EVENTS, Macs
 from indelible.core.policy.budgets import budget_ref, read_charges
-from indelible.core.sheets import SheetRef
+from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.values.canonical import decode
 from indelible.core.verifying.bodies import EffectBody, commits_of, read_effect_body, read_fact_body, unquoted
 from indelible.core.verifying.findings import Caught
@@ -76,15 +76,46 @@ class Unsealed:
             raise Caught("it was not written by a holder of the ledger's keys")
 
 
-def remembered_in(kind: str, value: bytes) -> list[SheetRef]:
+class ToldOf(NamedTuple):
+    """Is what an event told of a sheet that is remembered; `version` is 0 where the value does not say it."""
+
+    ref: SheetRef
+    version: int
+    run_id: str
+    seq: int
+
+
+def remembered_in(payload: Payload) -> list[ToldOf]:
     """Name the sheets whose newest version is remembered, of those that an event committed to."""
+    kind, place = payload.field, (payload.run_id, payload.seq)
+    if kind != "charges" and kind not in REMEMBERED:
+        return []
     try:
         if kind == "charges":
-            return [budget_ref(charge.budget) for charge in read_charges(value) if not charge.is_of_resource]
-        content: Any = decode(value)
-        return [SheetRef(kind, content.get("id", "current"))]
+            charges = read_charges(payload.value)
+            return [ToldOf(budget_ref(charge.budget), 0, *place) for charge in charges if not charge.is_of_resource]
+        content: Any = decode(payload.value)
+        version = content.get("version")
+        ref = SheetRef(kind, content.get("id", "current"))
+        return [ToldOf(ref, version if isinstance(version, int) else 0, *place)]
     except (ValueError, LookupError, TypeError, AttributeError):  # it is encrypted
         return []
+
+
+def versions_to_keep(told: Sequence[ToldOf], found: Sequence[Sheet]) -> dict[SheetRef, int]:
+    """Return the newest version of each sheet that was told of, also where its row is an older one that was put back.
+
+    A row that is not believed has no body. Its version counts for nothing.
+    """
+    rows = {sheet.ref: sheet for sheet in found if sheet.body is not None}
+    kept = {ref: sheet.version for ref, sheet in rows.items()}
+    for one in told:
+        kept[one.ref] = max(kept.get(one.ref, 0), one.version)
+    for ref, row in rows.items():  # where the value does not say it, each later event of the row's run is one more
+        places = {(one.run_id, one.seq) for one in told if one.ref == ref}
+        later = [seq for run_id, seq in places if row.seq is not None and run_id == row.run_id and seq > row.seq]
+        kept[ref] = max(kept[ref], row.version + len(later))
+    return {ref: version for ref, version in kept.items() if version}
 
 
 def _life(before: bytes | None, event: EffectBody) -> Life:

@@ -16,9 +16,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.macs import KEY_BYTES, Macs, derived_key
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetRef
+from indelible.core.verifying.unsealed import remembered_in
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
 
@@ -28,17 +30,28 @@ VARIABLE = "INDELIBLE_WRITER_KEYS"
 _FILE = "writers.key"
 _RIGHTS = "rights"
 _VERSION = 1
+_MOST_WAITING = 10_000
 
 
 class WriterKeys:
     """Gives the macs of each tenant; safe to use from many threads."""
 
-    def __init__(self, ledger_name: str, master: bytes | None, given: dict[str, dict[str, str]], ring: Path | None):
+    def __init__(
+        self,
+        ledger_name: str,
+        master: bytes | None,
+        given: dict[str, dict[str, str]],
+        ring: Path | None,
+        store: Store | None = None,
+    ) -> None:
+        """Take what the keys are derived from, or the keys; `store` shows what waits to be sealed."""
         self._ledger_name = ledger_name
+        self._store = store
         self._master = master
         self._given = given
         self._ring = ring
         self._macs: dict[str, Macs] = {}
+        self._noted: set[str] = set()
 
     def __call__(self, tenant: str) -> Macs:
         """Return what makes and checks a tenant's macs.
@@ -63,6 +76,22 @@ class WriterKeys:
             newest=NewestVersions(None if self._ring is None else self._ring / _RIGHTS / file_name(tenant)),
             tell=log.error,
         )
+
+    def note_waiting(self, tenant: str) -> None:
+        """Note once which rights of a tenant wait to be sealed, so that an older row put back gives nothing."""
+        if self._store is None or tenant in self._noted:
+            return
+        macs = self(tenant)
+        places: dict[str, list[int]] = {}
+        for run_id, seq, _ in self._store.journal.pending(macs.tenant, _MOST_WAITING):
+            if run_id.startswith(OWN_RUNS):
+                places.setdefault(run_id, []).append(seq)
+        for run_id, seqs in places.items():
+            for payload in self._store.payloads(macs.tenant, run_id, seqs):
+                if macs.is_of_payload(payload):
+                    for told in remembered_in(payload):
+                        macs.newest.note(told.ref, told.version)
+        self._noted.add(tenant)
 
     def _keys_of(self, tenant: str) -> dict[str, str]:
         if self._ring is not None and (taken := _taken(self._ring, tenant)) is not None:
@@ -181,7 +210,7 @@ def writer_keys(store: Store, keys: Path | None) -> WriterKeys | None:
         return None
     if master is not None and not store.has_macs():
         store.begin_macs()  # a process died before it could say so
-    return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring)
+    return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring, store)
 
 
 def copy_writer_keys(old: str, new: str, tenant: str) -> None:

@@ -1,0 +1,74 @@
+"""Which versions of rights are remembered: what events told, also where the row is an older one that was put back."""
+
+from __future__ import annotations
+
+import pytest
+
+from indelible.core.events import Payload
+from indelible.core.macs import Macs, Newest
+from indelible.core.sheets import Sheet, SheetRef
+from indelible.core.verifying.unsealed import ToldOf, remembered_in, versions_to_keep
+
+TOKEN, POLICY = SheetRef("credential", "key_1"), SheetRef("policy", "current")
+
+
+def payload(field: str, value: bytes) -> Payload:
+    return Payload("indelible:credentials", 5, field, b"s" * 32, value)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("credential", b'{"id":"key_1","version":2}', [(TOKEN, 2)]),
+        ("policy", b'{"version":"9232e480"}', [(POLICY, 0)]),
+        ("charges", b'[["money","60","100",86400000000]]', [(SheetRef("budget", "money"), 0)]),
+        ("reason", b'{"id":"key_1","version":2}', []),
+        ("credential", b"encrypted", []),
+        ("credential", b"[]", []),
+    ],
+)
+def test_98_what_an_event_tells_of_remembered_sheets(
+    field: str, value: bytes, told: list[tuple[SheetRef, int]]
+) -> None:
+    found = remembered_in(payload(field, value))
+    assert [(one.ref, one.version) for one in found] == told
+    assert all((one.run_id, one.seq) == ("indelible:credentials", 5) for one in found)
+
+
+def row(ref: SheetRef, version: int, seq: int | None, body: bytes | None = b"{}") -> Sheet:
+    return Sheet(kind=ref.kind, id=ref.id, version=version, status="active", body=body, run_id="r", seq=seq)
+
+
+def test_98_a_row_that_was_put_back_does_not_set_back_what_is_remembered() -> None:
+    assert versions_to_keep([ToldOf(TOKEN, 2, "r", 5)], [row(TOKEN, 1, 3)]) == {TOKEN: 2}
+    assert versions_to_keep([ToldOf(TOKEN, 2, "r", 5)], []) == {TOKEN: 2}
+    assert versions_to_keep([ToldOf(TOKEN, 2, "r", 5)], [row(TOKEN, 4, 9)]) == {TOKEN: 4}
+
+
+def test_98_where_the_value_tells_no_version_later_events_of_the_row_s_run_count() -> None:
+    told = [ToldOf(POLICY, 0, "r", 5), ToldOf(POLICY, 0, "r", 6), ToldOf(POLICY, 0, "other", 7)]
+    assert versions_to_keep(told, [row(POLICY, 1, 4)]) == {POLICY: 3}
+    assert versions_to_keep(told, [row(POLICY, 3, 6)]) == {POLICY: 3}
+    assert versions_to_keep(told, [row(POLICY, 6, None)]) == {POLICY: 6}
+
+
+def test_98_the_version_of_a_row_that_is_not_believed_counts_for_nothing() -> None:
+    assert versions_to_keep([ToldOf(POLICY, 0, "r", 5)], [row(POLICY, 10**9, 5, None)]) == {}
+
+
+def test_98_a_value_is_believed_by_its_mac(newest: Newest) -> None:
+    macs = Macs("default", bytes(32), verify=lambda *_: True, sign=None, newest=newest, tell=print)
+    one = payload("credential", b"{}")
+    own = one._replace(mac=macs.of_payload(one.run_id, one.seq, one.field, one.value))
+    assert [macs.is_of_payload(each) for each in (one, own, own._replace(value=b"[]"))] == [False, True, False]
+
+
+@pytest.fixture
+def newest() -> Newest:
+    """Nothing is remembered here."""
+
+    class Nothing:
+        def version(self, ref: SheetRef) -> int:
+            return 0
+
+    return Nothing()  # type: ignore[return-value]
