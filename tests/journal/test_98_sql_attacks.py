@@ -162,7 +162,8 @@ def test_98_a_worker_without_its_key_is_refused_at_open_and_nothing_stops(
 
 def other_keys(folder: Path) -> str:
     """Return the writer keys of another ledger."""
-    with Ledger.open(f"sqlite:///{folder / 'another.db'}", keys=folder / "another", seal=False) as another:
+    migrate(f"sqlite:///{folder / 'another.db'}", writer_keys=True)
+    with Ledger.open(f"sqlite:///{folder / 'another.db'}", seal=False) as another:
         keys = another._engine.store.macs
         assert isinstance(keys, WriterKeys)
         return keys.export("default", with_rights=True)
