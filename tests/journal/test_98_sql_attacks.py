@@ -2,14 +2,13 @@
 
 Each attack changes a copy of a ledger's database, and computes again what can be computed without a key. Then programs
 that were open before and programs that start afterwards make every call and sign in with every token. 60 attacks run by
-default, chosen by the commit; INDELIBLE_SQL_ATTACKS=all runs all.
+default, the same each time; INDELIBLE_SQL_ATTACKS=all runs all.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -97,14 +96,15 @@ def tried(
     return outcome(world, "" if attack is None else attack.where, dump, verdict), verdict
 
 
+_SEED = 98  # the same ones each time: the whole of them is a job
+
+
 def chosen(found: list[Attack]) -> list[Attack]:
     """Return the attacks of this run: all, or so many of each kind as it has its part in all."""
     found = [one for one in found if one.name not in KNOWN]
     if os.environ.get("INDELIBLE_SQL_ATTACKS") == "all":
         return found
-    here = Path(__file__).parent
-    commit = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, check=False).stdout
-    return random.Random(commit).sample(found, SAMPLE)
+    return random.Random(_SEED).sample(found, SAMPLE)
 
 
 def test_98_no_attack_by_sql_gains_anything(
