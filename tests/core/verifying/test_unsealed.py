@@ -12,6 +12,7 @@ from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import stop_after
 from indelible.core.events import Event, Payload, event_hash, facts_json
 from indelible.core.journal.journal import Waiting
+from indelible.core.journal.set_back import stop_of_forgery
 from indelible.core.macs import MAC_BYTES
 from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ONE_AT_A_TIME
@@ -117,3 +118,15 @@ def test_what_keeps_a_resource_for_one_call_at_a_time_is_not_remembered() -> Non
     kept, of_resource = charge(), charge(budget=f"{ONE_AT_A_TIME}lock", window=timedelta(milliseconds=1))
     told = remembered_in(Payload("r", 0, "charges", b"", charges_json((kept, of_resource))))
     assert [one.ref for one in told] == [budget_ref("spend")]
+
+
+def test_a_forgery_stops_effects_once_and_leaves_a_stop_that_stands() -> None:
+    stop = stop_of_forgery(None, "event 3 of run r", NOON)
+    assert stop is not None
+    assert stop.is_in_force
+    assert "event 3 of run r" in stop.reason
+    assert stop_of_forgery(stop, "event 3 of run r", NOON) is None
+    let_go = stop_after(stop, is_in_force=False, by=SYSTEM, at=NOON, reason="looked at")
+    again = stop_of_forgery(let_go, "event 4 of run r", NOON)
+    assert again is not None
+    assert again.version == let_go.version + 1
