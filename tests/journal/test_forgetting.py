@@ -423,7 +423,7 @@ def test_overwriting_alone_leaves_copies_where_pages_were_split_and_rebuilding_d
                 place = (f"run-{chance.randrange(300):04}", number)
                 value = b"CANARY-%d-%d" % (number % 4, number) + b"x" * chance.choice((0, 40, 190, 890, 2990, 8990))
                 connection.execute(
-                    "INSERT INTO indelible_payloads VALUES ('t', ?, ?, 'args', zeroblob(32), ?)", (*place, value)
+                    "INSERT INTO indelible_payloads VALUES ('t', ?, ?, 'args', zeroblob(32), ?, NULL)", (*place, value)
                 )
             connection.execute("COMMIT")
             connection.execute("DELETE FROM indelible_payloads WHERE seq % 4 = 3")

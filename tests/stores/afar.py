@@ -79,6 +79,12 @@ class TenantsAfar:
         """Is the server's database, for what only a server does."""
         return self._own
 
+    def has_macs(self) -> bool:
+        return self.any().has_macs()
+
+    def begin_macs(self) -> bool:
+        return self.any().begin_macs()
+
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         return self.of(tenant).apply(tenant, commands, known)
 
