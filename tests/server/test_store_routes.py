@@ -567,4 +567,4 @@ def test_whatever_is_changed_in_a_command_the_server_stays_well(
     with contextlib.closing(RemoteStore(url, token=quote(f"admin@{make.tenant}"))) as store:
         runs = [run_id for run_id, _, _ in store.journal.runs(make.tenant, "", 1000)]
         # Most changed commands are refused; what was taken is chained.
-        assert any(len(check_chain(store, make.tenant, run_id)) for run_id in runs), "and every chain is whole"
+        assert sum(len(check_chain(store, make.tenant, run_id)) for run_id in runs) > 0, "and every chain is whole"
