@@ -498,6 +498,8 @@ def outcome(world: World, where: str, dump: Dump, verdict: Verdict) -> str:
     ]
     if gained:
         return _of_gains(gained, dump, final, verdict)
+    if verdict.gained:  # all of it is what the unsealed part had taken away or done
+        return "not ruled out"
     if any("RecordForged" in one or "no body" in one or one.startswith("open:") for one in verdict.refused):
         return "refused"
     if verdict.is_stopped:
