@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from indelible.core.batch import decide
+from indelible.core.batch import Batch, decide
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import SYSTEM, Actor, Effect
 from indelible.core.effects.identity import Ref
@@ -34,6 +34,8 @@ class World:
         self.events: dict[str, list[Event]] = {}
         self.payloads: list[Payload] = []
         self._salt = 0
+        self.batch = Batch()
+        """Is what was decided last."""
 
     def stamp(self, values: int = 20, actor: Actor = SYSTEM) -> Stamp:
         """Gives the time now, with salts that no other stamp has."""
@@ -47,7 +49,7 @@ class World:
     def do(self, *commands: Command) -> list[Answer]:
         """Decides commands in one batch and keeps what follows."""
         effects, sheets = read_for(commands, self.effects, self.sheets)
-        batch = decide(commands, effects, self.heads, self.now, BY, sheets)
+        batch = self.batch = decide(commands, effects, self.heads, self.now, BY, sheets)
         for ref, (before, after) in batch.sheets.items():
             known = self.sheets.get(ref)
             assert (None if known is None else known.version) == (None if before is None else before.version)

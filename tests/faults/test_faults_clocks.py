@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,6 +18,7 @@ from indelible import Idempotent, Ledger
 from indelible.engine.mint import SystemMint
 from indelible.errors import ApprovalPending, EffectInDoubt, NothingHappened
 from indelible.probes import NOT_THERE, get_by_key, stripe_search
+from indelible.stores.postgres.lane import Lane
 from tests.waiting import eventually
 
 HOUR = timedelta(hours=1)
@@ -25,8 +27,8 @@ SECOND = timedelta(seconds=1)
 
 @contextmanager
 def clock_off_by(error: timedelta) -> Iterator[None]:
-    """Let this machine's clock be wrong, as far as what it records goes."""
-    real = SystemMint.stamp
+    """Let this machine's clock be wrong, as far as what it records goes. A database has its own clock."""
+    real, now = SystemMint.stamp, Lane._now
 
     def stamp(self: SystemMint, *args: Any) -> Any:
         made = real(self, *args)
@@ -34,6 +36,7 @@ def clock_off_by(error: timedelta) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SystemMint, "stamp", stamp)
+        patch.setattr(Lane, "_now", lambda lane: now(lane) + error)
         yield
 
 
@@ -56,6 +59,24 @@ def test_37_a_voter_whose_clock_is_fast_does_not_stretch_the_window_of_a_provide
             pay("1")
         (effect,) = ledger.effects()
         eventually(lambda: ledger._mint.stamp(ledger._actor).at > effect.updated_at + SECOND)
+        with pytest.raises(EffectInDoubt):
+            pay("1")
+    assert entered == ["1"]
+
+
+def test_37_an_opener_whose_clock_is_fast_does_not_stretch_the_window_of_a_provider(ledger: Ledger) -> None:
+    entered: list[str] = []
+
+    @ledger.tool(side_effect="payment", downstream=Idempotent(window=SECOND, attempts=1))
+    def pay(order: str) -> None:
+        entered.append(order)
+        raise ConnectionResetError("the answer got lost")
+
+    with ledger.in_run("r"):
+        with clock_off_by(2 * HOUR), pytest.raises(ConnectionResetError):
+            pay("1")
+        started = time.monotonic()
+        eventually(lambda: time.monotonic() > started + SECOND.total_seconds())
         with pytest.raises(EffectInDoubt):
             pay("1")
     assert entered == ["1"]

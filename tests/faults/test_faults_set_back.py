@@ -20,7 +20,7 @@ from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
 from indelible.engine.stops import Stops
-from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, SignerRefused, Stopped
+from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, RunRefused, SignerRefused, Stopped
 from indelible.journal import sealing
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
@@ -334,6 +334,38 @@ def test_60_a_claim_in_a_batch_is_refused_after_a_restore_in_place(postgres_url:
             again = [pool.submit(ledger.run, charge(amount), till) for amount in amounts]
             assert {type(call.exception()) for call in again} == {Stopped}
     assert till.charged == dict.fromkeys(range(1, 34), 1)
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["opened after", "open before"])
+def test_60_a_run_does_not_go_on_from_a_checkpoint_of_a_database_that_was_set_back(
+    place: dict[str, Any], is_open: bool, tmp_path: Path
+) -> None:
+    url, dump = place["url"], tmp_path / "dump"
+    with Ledger.open(**place) as ledger:
+        run = ledger.start_run("lead", agent="sales")
+        run.checkpoint({"step": 1})
+        run.release()
+        ledger.seal()
+    if is_postgres(url):
+        _tool("pg_dump", "--format=custom", "-f", str(dump), url)
+    else:
+        Backup(url).make()
+    with Ledger.open(**place) as ledger:
+        run = ledger.resume_run("lead")
+        run.checkpoint({"step": 2})
+        run.release()
+        ledger.seal()
+    with Ledger.open(**place) as open_before:
+        assert open_before.run(charge(1), Till()) == "paid"
+        open_before.seal()
+        _clean(url, dump) if is_postgres(url) else _restore_into(url)
+        with Ledger.open(**place) as opened_after:
+            ledger = open_before if is_open else opened_after
+            with pytest.raises(RunRefused) as refused:
+                ledger.resume_run("lead")
+            assert refused.value.code == "set_back"
+            ledger.continue_journal()
+            assert ledger.resume_run("lead").context.state == {"step": 1}
 
 
 # A memory that cannot be read tells nothing, so nothing runs.

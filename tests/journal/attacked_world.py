@@ -523,7 +523,12 @@ def _of_gains(gained: list[Seen], dump: Dump, final: Dump, verdict: Verdict) -> 
     if verdict.is_stopped and any(key in rows and rows[key]["version"] < row["version"] for key, row in was.items()):
         return "entered, then named"
     is_gone = any(key not in rows or rows[key]["id"] != row["id"] for key, row in was.items())
+    is_gone = is_gone or not _limits(final) <= _limits(dump)
     return "entered, then found" if is_gone and verdict.verify != "verified" else "VIOLATION"
+
+
+def _limits(dump: Dump) -> set[tuple[str, str]]:
+    return {(row["tenant"], row["id"]) for row in dump["sheets"] if row["kind"] == "limit"}
 
 
 def _places(rows: list[Row]) -> set[tuple[str, str, int]]:

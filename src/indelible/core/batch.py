@@ -8,7 +8,7 @@ from datetime import datetime
 
 from indelible.core.approvals.deliveries import told_ref
 from indelible.core.changes import Aside, Change, Fact
-from indelible.core.commands import Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
+from indelible.core.commands import AllStopped, Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import stop_in, stop_version
@@ -26,6 +26,7 @@ from indelible.core.events import (
     signed_message,
 )
 from indelible.core.macs import Macs
+from indelible.core.runs.commands import SET_BACK, RunNotMoved, TakeRun
 from indelible.core.runs.run import fence_ref
 from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.steps import next_step
@@ -50,8 +51,8 @@ class Batch:
     stop_version: int | None = None
     """Is the version of the tenant's stop that its claims were decided on; None when it holds none."""
     needs_signed: bool = False
-    """Must the journal have every entry that was signed? A claim could repeat a call that is missing there. While
-    effects are stopped, nothing is claimed."""
+    """Must the journal have every entry that was signed? A claim could repeat a call that is missing there, and a run
+    that is taken over could go on from an old checkpoint. While effects are stopped, nothing is claimed."""
     unlimited: set[str] = field(default_factory=set)
     """Names limits that there are none of, as far as its claims were decided; the write sees that it is so."""
     standing: dict[SheetRef, int] = field(default_factory=dict)
@@ -66,6 +67,14 @@ class Batch:
     def is_empty(self) -> bool:
         """Is there nothing to write?"""
         return not self.events and not self.sheets
+
+    @property
+    def is_stopped(self) -> bool:
+        """Return whether an answer rests on a stop, which a store must have read for it and not assumed."""
+        return any(
+            isinstance(answer, AllStopped) or (isinstance(answer, RunNotMoved) and answer.code == SET_BACK)
+            for answer in self.answers
+        )
 
     def mac_of(self, effect: Effect) -> bytes | None:
         """Return the mac of an effect's row."""
@@ -112,9 +121,10 @@ def decide(
                 state = state if is_beside else change.effect
             if change.sheets:
                 _note_sheets(batch, latest, change)
-        if isinstance(command, Open) and step.changes:
+        if isinstance(command, Open | TakeRun) and step.changes:
             batch.stop_version = stop_version(sheets)
             batch.needs_signed = stop_in(sheets) is None
+        if isinstance(command, Open) and step.changes:
             batch.unlimited.update(_unlimited(command, latest))
         batch.answers.append(step.answer)
     return batch

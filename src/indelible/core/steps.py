@@ -204,10 +204,13 @@ def brakes_of(command: Command) -> tuple[SheetRef, ...]:
     """Name what keeps a call from being entered, if it is there.
 
     That is the stop, the fence of a run that another ledger goes on with, and limits that its judge did not know.
+    A run is not taken over while the stop says that the database was set back.
 
     Every claim is decided on them, and hardly ever is one there. So a store may assume what it saw last, and have the
     write see that it is so: `Batch.stop_version` and `Batch.unlimited`.
     """
+    if isinstance(command, TakeRun):
+        return (STOP_REF,)
     if not isinstance(command, Open):
         return ()
     brakes = (STOP_REF, fence_ref(command.run_id))

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from indelible.core.commands import Claimed, Keep, Kept, Outrun, Replayed, ReplayedFailure
-from indelible.core.effects.effect import hash_of
-from indelible.core.runs.commands import NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
+from indelible.core.effects.effect import SYSTEM, hash_of
+from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
+from indelible.core.journal.set_back import stop_of_set_back
+from indelible.core.runs.commands import SET_BACK, NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
 from indelible.core.runs.run import (
     OVER,
     RUN_STATUSES,
@@ -280,6 +282,25 @@ def test_a_run_that_waits_for_review_is_taken_by_force_only() -> None:
     world.end("manual_review_required")
     assert refused(world.take()) == "review"
     assert world.take(is_forced=True).run.status == "active"
+
+
+def test_60_a_run_is_not_taken_while_the_database_is_known_to_be_set_back() -> None:
+    world = World()
+    world.start()
+    world.end("blocked")
+    stop = stop_of_set_back(None, 7, world.now)
+    assert stop is not None
+    world.sheets[STOP_REF] = stop_sheet(stop)
+    assert refused(world.take()) == SET_BACK
+    assert refused(world.take(is_forced=True)) == SET_BACK
+    assert world.batch.is_stopped
+    world.sheets[STOP_REF] = stop_sheet(stop_after(None, is_in_force=True, by=SYSTEM, at=world.now, reason="lunch"))
+    assert world.take().run.status == "active"
+    assert not world.batch.needs_signed
+    del world.sheets[STOP_REF]
+    world.end("blocked")
+    assert world.take().run.status == "active"
+    assert (world.batch.needs_signed, world.batch.is_stopped) == (True, False)
 
 
 def test_a_checkpoint_has_a_name_of_its_own() -> None:

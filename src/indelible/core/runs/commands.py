@@ -9,6 +9,9 @@ from indelible.core.effects.identity import Ref
 from indelible.core.runs.run import Checkpoint, CheckpointReason, Handover, Happening, Run, RunStatus
 from indelible.core.stamps import Stamp
 
+SET_BACK = "set_back"
+"""Is the code of the refusal to resume a run in a database that was set back."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartRun:

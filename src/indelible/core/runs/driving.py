@@ -8,9 +8,12 @@ from typing import Any, assert_never
 
 from indelible.core.changes import Fact, Step
 from indelible.core.effects.effect import hash_of
+from indelible.core.effects.stops import stop_in
 from indelible.core.events import facts_json, instant
+from indelible.core.journal.set_back import is_set_back
 from indelible.core.rights import may_end_run
 from indelible.core.runs.commands import (
+    SET_BACK,
     EndRun,
     NewCheckpoint,
     RunCommand,
@@ -25,6 +28,7 @@ from indelible.core.runs.commands import (
 from indelible.core.runs.limits import within
 from indelible.core.runs.run import (
     HANDED_OVER,
+    LIMITED,
     OVER,
     Checkpoint,
     Driver,
@@ -38,6 +42,7 @@ from indelible.core.runs.run import (
     driver_sheet,
     fence_ref,
     fenced_to,
+    is_limited,
     mark_ref,
     read_checkpoint,
     read_driver,
@@ -160,8 +165,8 @@ def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datet
     seat = _seat(command, driver, now)
     facts = {"fence": seat.fence, "parent": begun.parent, "parent_event": begun.parent_event}
     changed = [run_sheet(begun), driver_sheet(seat)]
-    if begun.allowed_tools is not None or begun.fork is not None:
-        changed.append(Sheet(kind="limit", id=begun.id, status="active", body=b"{}"))
+    if is_limited(begun):
+        changed.append(Sheet(kind="limit", id=begun.id, status=LIMITED, body=b"{}"))
     fact = Fact(begun.id, "run_started", facts_json(facts), {}, (), tuple(changed))
     told = (Told(seq, "run_started", "recorded"),)
     return Step(RunMoved(replace(begun, seq=seq), told, seat.fence), (*told_to_parent.changes, fact))
@@ -240,6 +245,9 @@ def _why_not_take(
         return RunNotMoved("over", f"is {run.status}; there is nothing to go on with", run)
     if run.status == HANDED_OVER:
         return _goes_on_at(_whither(run), run)
+    stop = stop_in(sheets)
+    if stop is not None and is_set_back(stop):
+        return RunNotMoved(SET_BACK, f"may have gone on since this database was copied. It was {stop.reason}", run)
     if run.status == "manual_review_required" and not command.is_forced:
         return RunNotMoved("review", "waits for somebody to look at it; then resume it with force", run)
     if driver is not None and driver.is_live(now) and not driver.is_held_by(hash_of(command.token or "")):

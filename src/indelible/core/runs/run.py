@@ -34,6 +34,9 @@ OVER: frozenset[RunStatus] = frozenset({"completed", "canceled"})
 HANDED_OVER: RunStatus = "handed_over"
 """Is the status of a run that another ledger goes on with: nothing of it runs here any more."""
 
+LIMITED = "active"
+"""Is the status of what says that a run is limited."""
+
 IMPORTED_FROM = "packet_from"
 """Names, among what a run may do, the ledger that it was imported from."""
 
@@ -245,6 +248,11 @@ def side_effect_key(action: str, target: str, payload_hash: str) -> str:
 
 
 # On sheets
+
+
+def is_limited(run: Run) -> bool:
+    """Return whether a run says which tools may be called in it, or where its calls may stand already."""
+    return run.allowed_tools is not None or run.fork is not None
 
 
 def limit_ref(run_id: str) -> SheetRef:

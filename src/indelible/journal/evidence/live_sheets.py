@@ -1,7 +1,8 @@
 """The table of sheets, compared with what the record tells: approvals, grants, delegations, the policy, runs and so on.
 
 A sheet's row says which event tells its newest state. Of approvals, runs and checkpoints the record itself says that,
-also when what is on them was erased; of the others what is on them does. All other kinds carry no evidence.
+also when what is on them was erased; of the others what is on them does. No event commits to a run's limits, but its
+row says that there are some. All other kinds carry no evidence.
 """
 
 from __future__ import annotations
@@ -17,7 +18,18 @@ from indelible.core.people.credentials import credential_sheet, read_credential
 from indelible.core.people.sheets import person_again
 from indelible.core.people.vouching import provider_sheet, read_provider
 from indelible.core.ports import Store
-from indelible.core.runs.run import checkpoint_sheet, read_checkpoint, read_run, run_sheet
+from indelible.core.runs.run import (
+    HANDED_OVER,
+    LIMITED,
+    checkpoint_sheet,
+    delegated_ref,
+    fence_ref,
+    is_limited,
+    limit_ref,
+    read_checkpoint,
+    read_run,
+    run_sheet,
+)
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.values.canonical import decode
 from indelible.core.verifying.approval_steps import STATUS_AFTER
@@ -73,6 +85,8 @@ class ToldSheets:
     """Holds those whose id is on them, by kind and id."""
     clear: dict[str, dict[str, ToldSheet]] = field(default_factory=lambda: {"run": {}, "checkpoint": {}})
     """Holds those whose id and status are told in clear, by kind and id."""
+    delegating: dict[str, Place] = field(default_factory=dict)
+    """Holds the runs that delegated, and where that is told first."""
     erased: set[tuple[str, Place]] = field(default_factory=set)
     """Holds the states of these whose id went with what was on them."""
 
@@ -110,6 +124,8 @@ class ToldSheets:
             self.named[kind][content.get("id", "current")] = ToldSheet(place, version, id=content.get("id", "current"))
 
     def _take_clear(self, event: FactBody, place: Place) -> None:
+        if event.type == "delegation_started":
+            self.delegating.setdefault(place[0], place)
         if event.type == SEALED:
             name = event.facts["checkpoint"]
             self.clear["checkpoint"][name] = ToldSheet(place, 1, "sealed", name)
@@ -154,7 +170,7 @@ class SheetTable:
             found |= self._wrong_named(kind)
         for kind in self._told.clear:
             found |= self._wrong_clear(kind)
-        return found
+        return found | self._wrong_limits()
 
     @property
     def uncompared(self) -> list[str]:
@@ -200,6 +216,25 @@ class SheetTable:
         for id_, one in told.items():
             found[f"{kind} {id_}"] = (one.place, "it is gone from its table")
         return found
+
+    def _wrong_limits(self) -> dict[str, tuple[Place, str]]:
+        """Look for the rows that keep calls of a run from being entered: no event commits to them, but one tells why.
+
+        A row too many lets nothing happen.
+        """
+        needed = {(delegated_ref(run_id).id, "delegated"): place for run_id, place in self._told.delegating.items()}
+        for row in self._rows("run"):
+            place = (row.run_id or "", -1 if row.seq is None else row.seq)
+            if row.body is not None and is_limited(read_run(row)):
+                needed[limit_ref(row.id).id, LIMITED] = place
+            if row.status == HANDED_OVER:
+                needed[fence_ref(row.id).id, HANDED_OVER] = place
+        kept = {(row.id, row.status) for row in self._rows("limit")} if needed else set()
+        return {
+            f"limit {name}": (place, "it is gone from its table, or lets calls be entered")
+            for (name, status), place in needed.items()
+            if (name, status) not in kept
+        }
 
     def _wrong_named(self, kind: str) -> dict[str, tuple[Place, str]]:
         told = dict(self._told.named[kind])

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import NoReturn, TypeVar
 
 from indelible.core.batch import Batch, decide
-from indelible.core.commands import AllStopped, Answer, Command
+from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import STOP_REF
@@ -53,10 +53,6 @@ _WARY_FOR = 16
 _PERMISSIONS = frozenset({"approval", "delegation", "grant"})
 _MOST_LOOKS = 4  # the effect, its permission, the people who gave it, the provider that let them in
 _MOST_TENANTS = 1000
-
-
-def _is_stopped(batch: Batch) -> bool:
-    return any(isinstance(answer, AllStopped) for answer in batch.answers)
 
 
 class _Unsure(Exception):
@@ -262,7 +258,7 @@ class Lane:
             heads = self._heads.of(work.tenant, work.runs)
             batch = decide(work.commands, work.assumed, heads, now, work.by, self._with_brakes(work, work.seen))
             # What a sheet says of time has to be by the database's clock, and here it is by ours.
-            if batch.sheets or _is_stopped(batch) or not is_guarded(batch, work.assumed) or work.is_denied(batch):
+            if batch.sheets or batch.is_stopped or not is_guarded(batch, work.assumed) or work.is_denied(batch):
                 return None
             instead = self._write(work, batch, now)
             if not isinstance(instead, View):
@@ -310,7 +306,7 @@ class Lane:
         self._note(work, seen.effects)
         work.seen = seen.sheets
         batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, self._with_brakes(work, seen.sheets))
-        if _is_stopped(batch):
+        if batch.is_stopped:
             return None  # whoever refuses has looked
         if not batch.is_empty and work.needs_lock(batch, seen.sheets):
             return None
