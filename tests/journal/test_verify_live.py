@@ -229,6 +229,8 @@ RUN_ROWS = {
     "a renamed run": ({"kind": "run", "id": "lead-1"}, {"id": "lead-0"}),
     "an edited checkpoint": ({"kind": "checkpoint", "topic": "lead-1"}, {"topic": "lead-2"}),
     "a dropped checkpoint": ({"kind": "checkpoint", "topic": "lead-2"}, None),
+    "a dropped limit": ({"kind": "limit", "id": "lead-1"}, None),
+    "a limit that is none": ({"kind": "limit", "id": "lead-1"}, {"status": "ended"}),
     "an older event's checkpoint": ({"kind": "checkpoint", "topic": "lead-1"}, {"seq": 0}),
 }
 

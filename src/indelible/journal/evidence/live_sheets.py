@@ -170,7 +170,7 @@ class SheetTable:
             found |= self._wrong_named(kind)
         for kind in self._told.clear:
             found |= self._wrong_clear(kind)
-        return found | self._wrong_limits()
+        return found or self._wrong_limits()  # of runs that are as they were told
 
     @property
     def uncompared(self) -> list[str]:
