@@ -101,6 +101,7 @@ def chosen(found: list[Attack]) -> list[Attack]:
     return random.Random(_SEED).sample(found, SAMPLE)
 
 
+@pytest.mark.timeout(900)  # a minute alone; all attacks take a quarter of an hour
 def test_98_no_attack_by_sql_gains_anything(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
