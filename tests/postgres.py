@@ -327,17 +327,20 @@ class PostgresServer:
 def create_database(server_url: str, name: str, *, template: str = "template0") -> str:
     """Creates a database on the server that a URL names, and returns the new database's URL."""
     with psycopg.connect(server_url, autocommit=True) as connection:
-        connection.execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
-        )
+        # Copied as files it takes two thirds of the time.
+        way = sql.SQL("STRATEGY FILE_COPY" if connection.info.server_version >= 150_000 else "")
+        names = (sql.Identifier(name), sql.Identifier(template))
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {} {}").format(*names, way))
     parts = urlsplit(server_url)
     return f"{parts.scheme}://{parts.netloc}/{quote(name)}?{parts.query}"
 
 
 def drop_database(server_url: str, name: str) -> None:
-    """Drops a database if it is there, and whoever is still connected to it."""
+    """Drops a database and its group roles if they are there, and ends its connections."""
+    roles = [sql.Identifier(f"indelible_{name}_{role}") for role in ("writer", "eraser", "reader")]
     with psycopg.connect(server_url, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+        connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.SQL(", ").join(roles)))
 
 
 @contextlib.contextmanager
@@ -348,9 +351,6 @@ def fresh_database(server_url: str) -> Iterator[str]:
         yield create_database(server_url, name)
     finally:
         drop_database(server_url, name)
-        with psycopg.connect(server_url, autocommit=True) as connection:
-            roles = [sql.Identifier(f"indelible_{name}_{role}") for role in ("writer", "eraser", "reader")]
-            connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.SQL(", ").join(roles)))
 
 
 @contextlib.contextmanager

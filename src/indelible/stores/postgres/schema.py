@@ -19,19 +19,16 @@ _LOST_THE_RACE = ("23505", "42P07", "42710")
 
 
 def migrate(url: str) -> list[str]:
-    """Applies the migrations that are missing, each in one transaction, and gives their names; safe to race."""
+    """Apply the migrations that are missing, in one transaction, and return their names; safe to race."""
     target = Target(url)
-    applied: list[str] = []
     try:
         session = Session(target)
         try:
-            while (name := _migrate_one(session, target)) is not None:
-                applied.append(name)
+            return _migrate(session, target)
         finally:
             session.close()
     except (Lost, Rejected) as problem:
         raise explained(target, problem) from problem
-    return applied
 
 
 def secure_rows(url: str) -> None:
@@ -47,8 +44,7 @@ def secure_rows(url: str) -> None:
         raise explained(target, problem) from problem
 
 
-def _migrate_one(session: Session, target: Target) -> str | None:
-    """Applies the next migration; None when there is none left."""
+def _migrate(session: Session, target: Target) -> list[str]:
     until = time.monotonic() + _MOST_SECONDS
     _make_table(session, until)
     session.command(b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning", until)
@@ -56,13 +52,13 @@ def _migrate_one(session: Session, target: Target) -> str | None:
     done = _applied(session, until)
     _refuse_newer(done, target)
     missing = [migration for migration in MIGRATIONS if migration.number not in done]
-    if missing:
-        session.command(missing[0].sql.encode(), until)
-        session.run(SQL["note_migration"], [wire.bigint(missing[0].number), missing[0].name.encode()], until)
+    for migration in missing:
+        session.command(migration.sql.encode(), until)
+        session.run(SQL["note_migration"], [wire.bigint(migration.number), migration.name.encode()], until)
     session.command(b"COMMIT", until)
     if session.is_warned:
         raise StoreUnavailable(f"{target.address}: the standbys may not have the migration yet; run the same again")
-    return f"{missing[0].number:04}_{missing[0].name}" if missing else None
+    return [f"{migration.number:04}_{migration.name}" for migration in missing]
 
 
 def _make_table(session: Session, until: float) -> None:
