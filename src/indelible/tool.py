@@ -159,7 +159,18 @@ class Tool(Generic[P, R]):
         Methods of two objects are two: the object is no argument, so calls of one would be answered by the other's.
         """
         mine, others = _origin_of(self._function), _origin_of(other._function)
-        return self._function is other._function or (mine == others and mine[1] is not None)
+        return self._has_code_of(other) or (mine == others and mine[1] is not None and not mine[1].endswith("<lambda>"))
+
+    def is_beside(self, other: Tool[Any, Any]) -> bool:
+        """Return whether both may be in use, as what a factory makes; a module has one definition."""
+        return self._has_code_of(other) or "<locals>" in getattr(self._function, "__qualname__", "<locals>")
+
+    def _has_code_of(self, other: Tool[Any, Any]) -> bool:
+        code = getattr(self._function, "__code__", None)
+        is_code = code is not None and code is getattr(other._function, "__code__", None)
+        return self._function is other._function or (
+            is_code and getattr(self._function, "__self__", None) is getattr(other._function, "__self__", None)
+        )
 
     def _check_function(self) -> None:
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):

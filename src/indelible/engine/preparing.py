@@ -25,7 +25,7 @@ from indelible.core.effects.calls import (
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.requests import Prepared
-from indelible.core.effects.tightening import handling_for, occurring
+from indelible.core.effects.tightening import handling_for, merged, occurring
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.redaction import Redactor, Screen, Subject, subject_of
@@ -100,6 +100,9 @@ class Preparing:
         known = self._tools.get(tool.name)
         if known is not None and not known.is_same_as(tool):
             raise BadCall(f'two tools are named {tool.name!r}; give one of them another name: @ledger.tool("…")')
+        if known is not None and tool.options != known.options and tool.is_beside(known):
+            # The record cannot tell them apart, so what one of them demands holds for both.
+            tool.options = merged(known.options, tool.options, None, tool.name)
         self._tools[tool.name] = tool
         self._usual_handling.pop(tool.name, None)
 

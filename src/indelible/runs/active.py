@@ -17,7 +17,7 @@ from indelible.core.effects.calls import ModelTurn, ToolCall, check_name
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.requests import Invoke, Prepared, Recall, Request, Submit, Walk
 from indelible.core.runs.commands import NewCheckpoint, SealCheckpoint, Told
-from indelible.core.runs.limits import child_id, within
+from indelible.core.runs.limits import child_id, is_within, within
 from indelible.core.runs.resuming import ResumeContext
 from indelible.core.runs.run import (
     NOT_REPLAYABLE,
@@ -333,6 +333,10 @@ class ActiveRun(CarriedRun):
     ) -> ActiveRun:
         there = self._keeping.get(child)
         if there is not None and there.parent == self.id:
+            if not is_within(there.allowed_tools, tools):
+                may = "all tools" if there.allowed_tools is None else ", ".join(there.allowed_tools)
+                why = f"was begun with {may}, which does not change; delegate to a run of another name"
+                raise RunRefused(f"run {child} {why}", code="tools", run=there)
             return self._desk.go_on(there)
         if there is not None:  # before anything is told of it
             why = f"works for {there.parent or 'no run'}, so run {self.id} cannot delegate to it; choose another run_id"

@@ -11,7 +11,6 @@ from indelible.core.runs.run import Run, read_run
 from indelible.core.sheets import SheetFilter
 
 _MOST_REMEMBERED = 10_000
-_MOST_FORKS = 20
 
 
 class RunLimits:
@@ -47,7 +46,7 @@ class RunLimits:
         """Gives where the call may stand already: in the run its own was forked from, and in that one's, and so on."""
         origins: list[Origin] = []
         run = self._run(prepared.call.run)
-        while run is not None and run.fork is not None and len(origins) < _MOST_FORKS:
+        while run is not None and run.fork is not None:  # each was forked from one that was there before
             origin = origin_of(run, prepared.call, self._tenant, prepared.identity.args_json)
             if origin is None:
                 break

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import Claimed, Finish, Late, Open, Relinquish
+from indelible.core.commands import Claimed, Finish, Late, NoSuchEffect, Open, Relinquish
 from indelible.core.effects import outcomes, walk
 from indelible.core.effects.calls import Idempotent, Options, Retry, ToolCall, handling_of
 from indelible.core.effects.effect import Claim
@@ -27,7 +27,7 @@ from indelible.errors import (
     StoreUnavailable,
 )
 from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, play, reason_of, run
-from tests.core.making import CountingMint, claim_of, effect, prepared
+from tests.core.making import REF, CountingMint, claim_of, effect, prepared
 
 
 def entered(attempt: int, **fields: Any) -> Claim:
@@ -215,6 +215,12 @@ def test_attempts_of_earlier_calls_do_not_use_up_those_of_this_one() -> None:
 def test_an_exception_that_was_not_declared_is_not_tried_again() -> None:
     played = run(CLAIMED, Raised(KeyError("k")), MOVED, retry=Retry(on=(OSError,)))
     assert played.commands[-1].status == "in_doubt"
+
+
+def test_04_a_result_of_an_effect_that_is_not_here_is_not_acknowledged() -> None:
+    played = run(CLAIMED, Returned("paid"), NoSuchEffect(REF))
+    assert isinstance(played.error, ResultNotRecorded)
+    assert played.error.value == "paid"
 
 
 @pytest.mark.parametrize("value", [object(), {1, 2}, float("nan"), "\ud800", {"a": [print]}])

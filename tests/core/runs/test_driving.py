@@ -127,6 +127,23 @@ def test_39_a_run_may_use_no_tool_that_its_parent_may_not_use(limit: Any, wanted
         assert (SheetRef("limit", "kid") in world.sheets) == (tools is not None)
 
 
+@pytest.mark.parametrize(
+    ("of_parent", "own", "fork"),
+    [
+        (None, None, None),
+        (None, Fork(run_id="a", at=1, is_dry=False), Fork(run_id="a", at=1, is_dry=False)),
+        (Fork(run_id="a", at=1), None, Fork(run_id="a", at=1)),
+        (Fork(run_id="a", at=1), Fork(run_id="b", at=2, is_dry=False), Fork(run_id="b", at=2)),
+        (Fork(run_id="a", at=1, is_dry=False), Fork(run_id="b", at=2), Fork(run_id="b", at=2)),
+    ],
+)
+def test_39_a_run_is_a_fork_as_dry_as_its_parent(of_parent: Any, own: Any, fork: Any) -> None:
+    world = World()
+    world.start(fork=of_parent)
+    answer = world.start("kid", parent="r", parent_event="evt_1", fork=own)
+    assert answer.run.fork == fork
+
+
 def test_39_a_run_does_not_begin_if_what_its_parent_may_use_cannot_be_read() -> None:
     world = World()
     world.start(allowed_tools=("pay",))

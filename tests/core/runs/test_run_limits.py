@@ -12,7 +12,7 @@ from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.identity import identify
 from indelible.core.effects.requests import Judged, Origin
 from indelible.core.policy.verdicts import ALLOWED_TOOLS_RULE
-from indelible.core.runs.limits import DRY_RUN_RULE, child_id, limit_on, origin_of, within
+from indelible.core.runs.limits import DRY_RUN_RULE, child_id, is_within, limit_on, origin_of, within
 from indelible.core.runs.run import Fork, Run, fence_ref, limit_ref
 from indelible.core.sheets import Sheet
 from indelible.errors import BadCall, PolicyRefused
@@ -144,6 +144,21 @@ def test_29_a_child_gets_what_its_parent_may_use(wanted: Any, limit: Any, given:
 def test_29_a_child_gets_nothing_that_its_parent_may_not_use(wanted: str, limit: list[str]) -> None:
     with pytest.raises(BadCall):
         within([wanted], limit)
+
+
+@pytest.mark.parametrize(
+    ("tools", "limit", "is_so"),
+    [
+        (None, None, True),
+        (["pay"], None, True),
+        (None, ["pay"], False),
+        (["pay"], ["pay", "crm.*"], True),
+        (["pay"], ["crm.*"], False),
+        ([], [], True),
+    ],
+)
+def test_39_a_child_that_is_delegated_again_is_known_to_have_more(tools: Any, limit: Any, is_so: bool) -> None:
+    assert is_within(tools, limit) is is_so
 
 
 def test_29_a_child_has_the_same_name_whenever_the_same_is_delegated() -> None:

@@ -126,6 +126,8 @@ def test_a_value_comes_back_as_the_signature_says(value: Any, hint: Any) -> None
         (3, tuple),
         ("x", float),
         (True, float),
+        (2**53 + 1, float),
+        (10**400, float),
         ("x", "a forward reference nobody resolved"),
     ],
 )

@@ -143,9 +143,9 @@ def _strictest(rule: Demand, *values: Any) -> Any:
 
 
 def _all_of(values: list[Any]) -> tuple[Any, ...]:
-    """Return what all say, the ledger first."""
+    """Return what all say, the ledger first, and each word once."""
     several = [each if isinstance(each, tuple | list) else (each,) for each in reversed(values)]
-    return tuple(one for each in several for one in each)
+    return tuple(dict.fromkeys(one for each in several for one in each))
 
 
 def _check_undeclared(tool: Options, call: Options, name: str) -> None:

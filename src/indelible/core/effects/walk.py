@@ -601,6 +601,12 @@ def _finish(
     except BadCall as problem:  # the handler's own transaction cannot take it, and may hold what the handler wrote
         yield from _give_up(claim, "in_doubt", problem, mint)
         raise
+    if isinstance(answer, NoSuchEffect):
+        raise ResultNotRecorded(
+            f"the handler of {effect.tool} {ended}, but the effect {effect.id} is not in this ledger: it was begun in "
+            "another one, or the database was put back meanwhile. Record there what you know",
+            value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
+        ) from cause
     if isinstance(answer, Late):
         raise LeaseLost(
             f"{effect.tool} ran and {status}, but attempt {claim.attempt} had lost its lease; the effect {effect.id} "

@@ -157,11 +157,10 @@ def _start(command: StartRun, run: Run | None, driver: Driver | None, now: datet
     told_to_parent = _tell_parent(command, now, sheets)
     if isinstance(told_to_parent.answer, RunNotMoved):
         return told_to_parent
-    tools = _tools_of(command.run, sheets)
-    if isinstance(tools, RunNotMoved):
-        return Step(tools)
-    words: dict[str, Any] = {"created_at": command.stamp.at, "updated_at": command.stamp.at, "allowed_tools": tools}
-    begun = replace(command.run, version=1, status="active", **words)
+    limited = _limited_by_parent(command.run, sheets)
+    if isinstance(limited, RunNotMoved):
+        return Step(limited)
+    begun = replace(limited, version=1, status="active", created_at=command.stamp.at, updated_at=command.stamp.at)
     seat = _seat(command, driver, now)
     facts = {"fence": seat.fence, "parent": begun.parent, "parent_event": begun.parent_event}
     changed = [run_sheet(begun), driver_sheet(seat)]
@@ -188,18 +187,22 @@ def _tell_parent(command: StartRun, now: datetime, sheets: Sheets) -> Step:
     return told
 
 
-def _tools_of(run: Run, sheets: Sheets) -> tuple[str, ...] | RunNotMoved | None:
-    """Return the tools that a run may use: none that its parent may not use. None stands for all."""
+def _limited_by_parent(run: Run, sheets: Sheets) -> Run | RunNotMoved:
+    """Return a run with no tool that its parent may not use, and of a fork a fork that is as dry."""
     sheet = None if run.parent is None else sheet_at(sheets, run_ref(run.parent))
     if sheet is None:
-        return run.allowed_tools
+        return run
     if sheet.body is None:
         return RunNotMoved("parent", f"cannot begin: what its parent {run.parent} may use was erased or altered", run)
+    parent = read_run(sheet)
     try:
-        tools = within(run.allowed_tools, read_run(sheet).allowed_tools)
+        tools = within(run.allowed_tools, parent.allowed_tools)
     except BadCall as problem:
         return RunNotMoved("tools", f"cannot begin: its parent {run.parent} does not let it: {problem}", run)
-    return None if tools is None else tuple(tools)
+    fork = run.fork or parent.fork
+    if fork is not None and parent.fork is not None:
+        fork = replace(fork, is_dry=fork.is_dry or parent.fork.is_dry)
+    return replace(run, allowed_tools=None if tools is None else tuple(tools), fork=fork)
 
 
 def _seat(command: StartRun | TakeRun, before: Driver | None, now: datetime) -> Driver:

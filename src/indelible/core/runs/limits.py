@@ -48,11 +48,20 @@ def within(wanted: Sequence[str] | None, limit: Sequence[str] | None) -> Sequenc
     """
     if wanted is None or limit is None:
         return limit if wanted is None else wanted
-    beyond = [one for one in wanted if not any(_covers(allowed, one) for allowed in limit)]
+    beyond = _beyond(wanted, limit)
     if beyond:
         may = ", ".join(limit) or "no tool"
         raise BadCall(f"allowed_tools: this run may use {may}, so it cannot let another run use {', '.join(beyond)}")
     return wanted
+
+
+def is_within(tools: Sequence[str] | None, limit: Sequence[str] | None) -> bool:
+    """Return whether a run that may use some tools may use none that a limit does not name; None stands for all."""
+    return limit is None or (tools is not None and not _beyond(tools, limit))
+
+
+def _beyond(wanted: Sequence[str], limit: Sequence[str]) -> list[str]:
+    return [one for one in wanted if not any(_covers(allowed, one) for allowed in limit)]
 
 
 def _covers(allowed: str, wanted: str) -> bool:

@@ -121,7 +121,7 @@ def _revive_class(value: Any, hint: type) -> Any:
     if issubclass(hint, enum.Enum):
         return hint(tuple(value) if isinstance(value, list) else value)
     if hint is float and type(value) is int:
-        return float(value)
+        return float(value) if _is_float(value) else value  # as it was recorded and approved
     if issubclass(hint, tuple) and isinstance(value, list):
         return _revive_tuple(value, hint)
     if _is_root_model(hint):
@@ -135,6 +135,13 @@ def _revive_class(value: Any, hint: type) -> Any:
             hints = _hints_of(hint)
             return {name: revive(item, hints.get(name, Any)) for name, item in value.items()}
     return value
+
+
+def _is_float(number: int) -> bool:
+    try:
+        return float(number) == number
+    except OverflowError:
+        return False
 
 
 def _revive_tuple(items: list[Any], hint: type[tuple[Any, ...]]) -> Any:
