@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import re
 import stat
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indelible import Actor, Ledger, RunningEffect, ToolCall
+from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.journal.notes import parse_vkey
 from indelible.core.journal.rotation import check_rotation
 from indelible.errors import ApprovalPending, KeyUnusable
 from indelible.journal.keys.writers import VARIABLE
 from tests.cli.conftest import Cli
+from tests.journal.exported import key_of
+from tests.journal.tampering import Database
+from tests.lending import lend_writer_keys
 from tests.scenarios.shells import Count, charge
 
 
@@ -229,3 +233,61 @@ def test_65_only_a_ledger_in_which_nothing_was_written_gets_writer_keys(cli: Cli
     assert cli("migrate", "--writer-keys", "--json", code=2).error["type"] == "Misconfigured"
     assert cli("keys", "export-writer", "--json", code=1).error["type"] == "KeyUnusable"
     work(ledger_url, "acme")
+
+
+@pytest.fixture
+def read_elsewhere(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A ledger with writer keys whose keys are not on this machine; the key that an auditor pinned."""
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
+    migrate(store_url, writer_keys=True)
+    work(store_url)
+    with Ledger.open(store_url) as ledger:
+        pinned = key_of(ledger)
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "none"))
+    return pinned
+
+
+def test_65_reading_needs_no_writer_key(cli: Cli, store_url: str, read_elsewhere: str, tmp_path: Path) -> None:
+    report = cli("verify", "--key", read_elsewhere, "--json", code=0).json
+    assert (report["verdict"], report["tail"]["events"]) == ("verified", 0)
+    assert cli("export", "bundle", "--out", str(tmp_path / "bundle.zip"), "--no-seal", code=0)
+    (effect,) = cli("effects", "list", "--json", code=0).json["effects"]
+    for words in (("effects", "show", effect["id"]), ("runs", "list"), ("events", "r"), ("journal", "head")):
+        cli(*words, code=0)
+    cli("tail", "--once", code=0)
+    assert cli("stop", "--reason", "a drill", "--json", code=1).error["type"] == "KeyUnusable"
+    assert not list((tmp_path / "none").rglob("*.pem"))
+
+
+def test_65_a_tail_counts_as_written_by_key_holders_where_the_writer_key_is(
+    cli: Cli, store_url: str, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_elsewhere: str
+) -> None:
+    with Ledger.open(store_url, keys=keys, seal=False) as ledger:
+        ledger.run(charge(run_id="later"), Count("paid"))
+        ledger._engine.store.journal.integrate("default", 1)
+        lend_writer_keys(monkeypatch, ledger, with_rights=False)
+    report = cli("verify", "--key", read_elsewhere, "--json", code=0).json
+    assert report["verdict"] == "verified"
+    assert report["tail"]["is_authenticated"]
+    assert report["tail"]["events"] > 1
+    monkeypatch.delenv(VARIABLE)
+    report = cli("verify", "--key", read_elsewhere, "--json", code=2).json
+    assert not report["tail"]["is_authenticated"]
+    assert cli("verify", "--key", read_elsewhere, "--up-to-head", "--json", code=0).json["verdict"] == "verified"
+
+
+@pytest.mark.parametrize("place", ["tree", "waiting"])
+def test_65_a_tail_with_an_event_by_another_program_is_not_verified(
+    cli: Cli, store_url: str, keys: Path, monkeypatch: pytest.MonkeyPatch, read_elsewhere: str, place: str
+) -> None:
+    with Ledger.open(store_url, keys=keys, seal=False) as ledger:
+        ledger.run(charge(run_id="later"), Count("paid"))
+        lend_writer_keys(monkeypatch, ledger)
+        if place == "tree":
+            ledger._engine.store.journal.integrate("default", 100)
+    with closing(Database(store_url)) as database:
+        rows = database.rows("events")
+        next(row for row in rows if row["run_id"] == "later")["mac"] = None
+        database.replace("events", rows)
+    report = cli("verify", "--key", read_elsewhere, "--json", code=2).json
+    assert (report["verdict"], report["tail"]["is_authenticated"]) == ("cannot_tell", False)

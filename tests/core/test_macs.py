@@ -13,7 +13,7 @@ import pytest
 from indelible.core.approvals.grants import Grant, grant_sheet
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
-from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, derived_key
+from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
 from indelible.core.policy.budgets import budget_ref
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, body_of
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
@@ -286,3 +286,20 @@ def test_a_remembered_sheet_that_is_gone_is_not_taken_for_none() -> None:
     run = Sheet(kind="run", id="r", version=0, status="open", body=b"{}")
     assert keys.believed_list([run], SheetFilter(kind="run", with_unstarted=True)) == [run]
     assert keys.believed_list([replace(run, version=1)], SheetFilter(kind="run"))[0].body is None
+
+
+def test_without_the_keys_every_row_is_believed_and_none_is_written() -> None:
+    reader, sheet = Unchecked("default", Remembered(), "no key"), stop(is_in_force=True)
+    reader.check_effect(effect(), None, None, None)
+    assert reader.checked(sheet) == sheet
+    assert reader.believed({STOP_REF: sheet}) == {STOP_REF: sheet}
+    assert reader.believed_list([sheet], SheetFilter(kind="stop")) == [sheet]
+    for make in (
+        lambda: reader.of_event("tool_call_started", HASH),
+        lambda: reader.of_payload("r", 0, "args", b"1"),
+        lambda: reader.of_effect(effect()),
+        lambda: reader.of_sheet(sheet, None),
+        lambda: reader.is_of_event("tool_call_started", HASH, bytes(MAC_BYTES)),
+    ):
+        with pytest.raises(KeyUnusable, match="no key"):
+            make()

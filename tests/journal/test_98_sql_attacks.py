@@ -11,6 +11,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,11 +21,15 @@ import psycopg
 import pytest
 
 from indelible import Actor, GrantTerms, Ledger, migrate
-from indelible.errors import KeyUnusable
+from indelible.core.commands import Record
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.events import facts_json
+from indelible.engine.mint import SystemMint
+from indelible.errors import KeyUnusable, SignerRefused
 from indelible.journal.keys.writers import VARIABLE, WriterKeys
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.people import People
-from indelible.stores import is_postgres
+from indelible.stores import is_postgres, open_store
 from tests.journal.attacked_world import (
     COLUMNS,
     OPEN_POLICY,
@@ -190,3 +195,23 @@ def test_98_a_key_exported_for_effects_cannot_make_a_right(
         ledger.seal()
         assert (ledger.stopped() is not None) == (right == "go")
         RIGHTS[right](ledger)
+
+
+def test_98_an_event_that_was_put_into_the_tree_by_hand_is_not_signed(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only events that wait were examined: one that a program without keys took into the tree itself was signed."""
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    migrate(store_url, writer_keys=True)
+    with Ledger.open(store_url, seal=False) as ledger:
+        ledger.run(wire(5), lambda effect: "paid")
+        head = ledger.seal()
+        with closing(open_store(store_url)) as attacker:
+            stamp = SystemMint().stamp(SYSTEM)
+            forged = Record(tenant="default", run_id="x", stamp=stamp, event_type="noted", facts=facts_json({}))
+            attacker.apply("default", [forged], [None])
+            assert attacker.journal.integrate("default", 10) is not None
+        with pytest.raises(SignerRefused):
+            ledger.seal()
+        assert ledger._engine.store.journal.heads("default", 1) == [str(head)]
+        assert ledger.stopped() is not None

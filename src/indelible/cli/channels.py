@@ -13,7 +13,7 @@ import click
 from indelible import Actor, Ledger
 from indelible.cli.approvals.finding import find_approval
 from indelible.cli.listing import Listed, say_page, say_page_json
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, limit_option
 from indelible.cli.show import age, count, say_json, table, visible
 from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_sheet, read_delivery
@@ -101,7 +101,7 @@ def test(name: str, path: Path) -> int:
 def deliveries(status: str | None, channel: str | None, approval: str | None, before: str | None, limit: int) -> None:
     """List messages, newest first, and what became of them."""
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         store = ledger._engine.store
         about = None if approval is None else find_approval(ledger, approval).id
         chosen = {"status": status, "channel": channel, "approval": about, "before": before}

@@ -14,7 +14,7 @@ from indelible.cli.confirming import confirm, yes_option
 from indelible.cli.listing import say_all
 from indelible.cli.moments import check_deletes, span_or_moment
 from indelible.cli.naming import only
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, reason_option
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, say_json, timestamp, visible
@@ -166,7 +166,7 @@ def _check_one_is_named(words: Mapping[str, Any]) -> None:
 def list_holds() -> None:
     """List the holds that stand."""
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         found = ledger.holds()
     if place.is_json:
         say_json({"tenant": place.tenant, "holds": [_hold_json(each) for each in found]})

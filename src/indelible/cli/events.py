@@ -11,7 +11,7 @@ import click
 
 from indelible import Event, Ledger
 from indelible.cli.filtering import filter_option, finding_in, said, with_query
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_to_read, where
 from indelible.cli.show import count, say_json, table, timestamp, visible
 from indelible.core.events import NO_EVENTS, Head
 from indelible.core.filtering.filters import Query
@@ -36,7 +36,7 @@ def events(run_id: str, after: int | None, limit: int, query: Query) -> int:
     a whole cannot be seen in a run alone. All events are checked, also those that a filter leaves out.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         start = NO_EVENTS if after is None else _head_at(ledger, run_id, after)
         found = list(islice(read_run(ledger, run_id, start.length - 1), limit + 1))
         address = ledger.address

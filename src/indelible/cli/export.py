@@ -10,7 +10,7 @@ import click
 from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.moments import moment_before
-from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.opening import Where, about_ledger, open_to_read, where
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, say_json, visible
 from indelible.core.filtering.filters import Query
@@ -72,7 +72,7 @@ def export(
     selection = _selection(run_id, since, until, first, last)
     disclosure = Disclosure(frozenset(withhold), without_payloads)
     query = _query(filters)
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         if not no_seal:
             _seal(ledger)
         with progress_bar("exporting") as progress:
@@ -104,7 +104,7 @@ def receipt(run_id: str, seq: int, out: Path, no_seal: bool, force: bool) -> Non
     signed tree head, and that head (C2SP tlog-proof): it verifies offline and discloses nothing else.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         if not no_seal:
             _seal(ledger)
         made = receipt_of(store_behind(ledger), place.tenant, run_id, seq)

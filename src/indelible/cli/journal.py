@@ -10,7 +10,7 @@ import click
 
 from indelible.cli.behind import store_behind
 from indelible.cli.confirming import confirm, yes_option
-from indelible.cli.opening import about_ledger, open_existing, open_here, where
+from indelible.cli.opening import about_ledger, open_existing, open_here, open_to_read, where
 from indelible.cli.options import InOrder
 from indelible.cli.show import count, fields, say_json, visible
 from indelible.core.journal.merkle import consistency_proof
@@ -29,7 +29,7 @@ def journal() -> None:
 def status() -> None:
     """Tell how far the journal is sealed and what waits."""
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         store = store_behind(ledger)
         tree, waiting = store.journal.tree(place.tenant), store.journal.waiting(place.tenant)
         heads = store.journal.heads(place.tenant, 1)
@@ -60,7 +60,7 @@ def head(out: Path | None) -> None:
     Whoever keeps one can tell later that nothing before it was changed or cut off: indelible verify --after FILE.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         heads = store_behind(ledger).journal.heads(place.tenant, 1)
     if not heads:
         raise BadCall(f"nothing is signed yet; run: {place.command('journal seal')}")
@@ -98,7 +98,7 @@ def consistency(old: int, new: int | None) -> None:
     Without NEW it is the journal under the newest signed head.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         kept = store_behind(ledger).journal
         size = kept.tree(place.tenant).size if new is None else new
         if not old <= size <= kept.tree(place.tenant).size:

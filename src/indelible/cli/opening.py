@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +18,10 @@ from indelible import Ledger
 from indelible.cli.show import say_json, visible
 from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.people.credentials import read_token
+from indelible.engine.authenticating import read_rows
 from indelible.errors import Misconfigured, NotAuthenticated
-from indelible.stores import address_of, is_postgres, is_remote, sqlite_path
+from indelible.journal.keys.places import expected_in
+from indelible.stores import address_of, is_postgres, is_remote, open_store, sqlite_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -121,6 +125,22 @@ def open_existing(place: Where, *, wakeups: bool = False, policy: Path | None = 
     if not is_remote(place.address):
         check_is_ledger(place.address)
     return Ledger.open(place.address, tenant=place.tenant, wakeups=wakeups, policy=policy, create=False)
+
+
+@contextmanager
+def open_to_read(place: Where, *, wakeups: bool = False, seal: bool | None = None) -> Iterator[Ledger]:
+    """Open a ledger that is there, for a command that records nothing; it needs no writer keys."""
+    if is_remote(place.address):
+        with open_existing(place, wakeups=wakeups) as ledger:
+            yield ledger
+        return
+    check_is_ledger(place.address)
+    with closing(open_store(place.address, wakeups=wakeups, expect=expected_in(None), create=False)) as store:
+        is_unchecked = read_rows(store, place.tenant)
+        if is_unchecked:
+            print("indelible: the writer keys are not here, so no mac of a row is checked", file=sys.stderr)
+        with Ledger.open(store=store, tenant=place.tenant, seal=False if is_unchecked else seal) as ledger:
+            yield ledger
 
 
 def open_here(place: Where, instead: str = "") -> Ledger:

@@ -12,7 +12,7 @@ import click
 from indelible.cli.behind import store_behind
 from indelible.cli.ending import until_ended
 from indelible.cli.filtering import filter_option, finding_in, said
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_to_read, where
 from indelible.cli.show import timestamp, visible
 from indelible.core.events import Event
 from indelible.core.filtering.filters import Query, Since
@@ -38,7 +38,7 @@ def tail(query: Query, once: bool) -> None:
     indelible tail --filter 'tool:stripe.* since:1h'
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         is_from_before = once or any(isinstance(term, Since) for term in query.terms)
         size = store_behind(ledger).journal.tree(ledger.tenant).size
         after = finding_in(ledger).before_since(query, None) if is_from_before else size - 1

@@ -9,10 +9,9 @@ from typing import Any
 
 import click
 
-from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.moments import span
-from indelible.cli.opening import about_ledger, check_is_ledger, where
+from indelible.cli.opening import about_ledger, open_to_read, where
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, fields, say_json, timestamp, visible
 from indelible.core.journal.notes import TreeHead
@@ -106,10 +105,8 @@ def verify(
 
 def _live(keys: list[str], words: dict[str, Any], progress: Callable[[int, int], None]) -> Report:
     place = where()
-    if not is_remote(place.address):
-        check_is_ledger(place.address)
     # No key is made, and nothing is written but a signed head.
-    with Ledger.open(place.address, tenant=place.tenant, wakeups=False, seal=False) as ledger:
+    with open_to_read(place, seal=False) as ledger:
         seal = None if words["up_to_head"] or is_remote(place.address) else ledger._engine.notary.seal_with_own_key
         evidence = LiveEvidence(store_behind(ledger), place.tenant, seal)
         report = examine(evidence, keys, **words, progress=progress)
@@ -148,7 +145,8 @@ def _say(report: Report) -> None:
             print(f"{heading}:")
             print("".join(f"  - {name}\n" for name in names), end="")
     if report.tail is not None and report.tail.events:
-        print(f"Not covered by any signed head, and NOT verified: {count(report.tail.events, 'event')}")
+        what = "written by key holders; a cut is NOT ruled out" if report.tail.is_authenticated else "NOT verified"
+        print(f"Not covered by any signed head, {what}: {count(report.tail.events, 'event')}")
     for remark in report.remarks:
         print(f"Note: {visible(remark)}")
 

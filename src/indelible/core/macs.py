@@ -279,6 +279,39 @@ class Macs:
         return RecordForged(text)
 
 
+class Unchecked(Macs):
+    """Believes each row of a tenant and writes none, where the keys are not at hand: for a process that only reads.
+
+    Args:
+        tenant: The tenant.
+        newest: Remembers the newest versions.
+        why: Says why the keys are not at hand, to whoever has a mac made or compared.
+    """
+
+    def __init__(self, tenant: str, newest: Newest, why: str) -> None:
+        self.tenant = tenant
+        self.newest = newest
+        self._why = why
+
+    def _mac(self, table: str, content: bytes) -> bytes:
+        raise KeyUnusable(self._why)
+
+    def check_effect(self, effect: Effect, mac: bytes | None, args_mac: bytes | None, detail_mac: bytes | None) -> None:
+        """Believe an effect's row."""
+
+    def checked(self, sheet: Sheet) -> Sheet:
+        """Return the sheet."""
+        return sheet
+
+    def believed(self, sheets: Sheets) -> Sheets:
+        """Return the sheets."""
+        return sheets
+
+    def believed_list(self, found: list[Sheet], selected: SheetFilter) -> list[Sheet]:
+        """Return what was found."""
+        return found
+
+
 def _micros(at: datetime | None) -> int | None:
     return None if at is None else (at - _EPOCH) // _MICROSECOND
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
+from indelible.core.macs import Unchecked
 from indelible.core.ports import Store
+from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.writers import WriterKeys, make_writer_keys, writer_keys
+from indelible.journal.keys.writers import NewestVersions, WriterKeys, make_writer_keys, writer_keys
 
 
 def authenticate_rows(store: Store, keys: str | Path | None) -> None:
@@ -17,6 +20,23 @@ def authenticate_rows(store: Store, keys: str | Path | None) -> None:
     """
     if store.macs is None:
         store.macs = writer_keys(store, resolved_keys(keys))
+
+
+def read_rows(store: Store, tenant: str) -> bool:
+    """Have a store check macs if the keys are at hand, and else believe its rows and write none.
+
+    Returns:
+        Whether its rows are believed unchecked.
+    """
+    try:
+        authenticate_rows(store, None)
+        if store.macs is not None:
+            store.macs(tenant)
+    except KeyUnusable as problem:
+        why = str(problem)
+        store.macs = cache(lambda tenant: Unchecked(tenant, NewestVersions(None), why))
+        return True
+    return False
 
 
 def begin_authenticating(store: Store, keys: str | Path | None = None) -> bool:

@@ -19,7 +19,7 @@ from indelible.core.commands import Answer, Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json, instant
-from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
+from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, Waiting, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
@@ -29,7 +29,7 @@ from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verifying.unsealed import Unsealed, remembered_in, versions_to_keep
+from indelible.core.verifying.unsealed import Unsealed, is_by_holder, remembered_in, versions_to_keep
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
 
 log = logging.getLogger("indelible.journal")
@@ -186,6 +186,7 @@ class Sealer:
         self.integrate()
         tree = self._journal.tree(self._tenant)
         if lost_head(self._store, self._tenant, self._signer) is not None:
+            self._check_writers(tree, 0)
             self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
         self._sign(tree)
         _change_stop(
@@ -250,10 +251,31 @@ class Sealer:
         head = TreeHead(self.origin, tree.size, tree.root)
         check_growth(self._signer.last(self.origin), head, _prover(self._journal, self._tenant, tree))
 
+    def _check_writers(self, tree: Tree, signed: int) -> None:
+        """Refuse a tree with an entry that no key holder wrote, past those that were signed, and stop all effects.
+
+        Events are examined when they are taken into the tree. A program without a key can put one there by itself.
+        """
+        if self._store.macs is None:
+            return
+        macs = self._store.macs(self._tenant)
+        for start in range(signed, tree.size, _PAGE):
+            missing = set(range(start, min(start + _PAGE, tree.size)))
+            for entry in self._journal.entries(self._tenant, start, len(missing)):
+                one = Waiting(entry.run_id, entry.seq, bytes.fromhex(entry.hash), entry.body, entry.mac)
+                if is_by_holder(macs, one):
+                    missing.discard(entry.index)
+            if missing:
+                problem = f"entry {min(missing)} of the tree is gone, or no holder of the ledger's keys wrote it"
+                self._stop_for({self._tenant: problem})
+                raise SignerRefused(f"{self.origin}: {problem}. Restore a backup of the database")
+
     def _sign(self, tree: Tree) -> Note:
         head = TreeHead(self.origin, tree.size, tree.root)
+        last = self._signer.last(self.origin)
+        self._check_writers(tree, 0 if last is None else last.size)
         prove = _prover(self._journal, self._tenant, tree)
-        if self._signer.last(self.origin) is None and (kept := self._kept()) is not None:
+        if last is None and (kept := self._kept()) is not None:
             # Its memory is gone. What the store has of it is less, and still rules out most accidents.
             check_growth(parse_head(kept.text), head, prove)
         note = self._signer.sign(head, prove)

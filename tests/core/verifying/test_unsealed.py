@@ -16,7 +16,7 @@ from indelible.core.journal.set_back import stop_of_forgery
 from indelible.core.macs import MAC_BYTES
 from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ONE_AT_A_TIME
-from indelible.core.verifying.unsealed import Unsealed, remembered_in
+from indelible.core.verifying.unsealed import Unsealed, is_by_holder, remembered_in
 from tests.core.making import NOON, Shelf, charge, charging, finish, open_command, relinquish, stamp
 from tests.core.test_macs import macs
 
@@ -45,6 +45,7 @@ def lived(shelf: Shelf) -> list[Waiting]:
 def test_what_the_rules_made_is_sealed_whole_or_in_parts() -> None:
     first, last = lived(Shelf())
     examine = Unsealed(KEYS)
+    assert is_by_holder(KEYS, last)
     assert examine([first, last], nothing) == set()
     assert examine([first], nothing) == set()
     assert examine([last], lambda *_: first.body) == set()
@@ -65,6 +66,7 @@ def test_what_was_changed_is_named_with_its_run_and_the_rest_of_the_run_waits() 
         first._replace(body=b"\xff", hash=bytes.fromhex(event_hash(b"\xff"))),
     ):
         examine = Unsealed(KEYS)
+        assert not is_by_holder(KEYS, wrong)
         assert examine([wrong, last], nothing) == {first.run_id}
         assert f"run {first.run_id}" in examine.problems[first.run_id]
     elsewhere = other._replace(run_id="another")

@@ -19,7 +19,7 @@ from indelible.cli.approvals.words import quorum, standing, time_left
 from indelible.cli.behind import store_behind
 from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
-from indelible.cli.opening import Where, about_ledger, open_existing, where
+from indelible.cli.opening import Where, about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, limit_option
 from indelible.cli.show import age, count, say_json
 from indelible.core.approvals.approval import ApprovalStatus
@@ -73,7 +73,7 @@ def list_approvals(limit: int, before: str | None, status: str, query: Query, **
     given = click.get_current_context().get_parameter_source("status") is ParameterSource.COMMANDLINE
     is_any = status == "all" or (query.needs("status") and not given)  # the filter says which
     filters = {"status": None if is_any else status, **filters}
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         filters["before"] = None if before is None else find_approval(ledger, before).id
         found = _found(ledger, query, limit, filters)
         now = store_behind(ledger).look([]).now
@@ -156,7 +156,7 @@ def show(approval_id: str, by: str) -> int:
     from indelible.cli.approvals.page import page_json, page_lines, read_page, warnings
 
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         page = read_page(ledger, find_approval(ledger, approval_id), by)
     if place.is_json:
         say_json(page_json(page))

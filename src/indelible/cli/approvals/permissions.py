@@ -10,7 +10,7 @@ from indelible.cli.behind import store_behind
 from indelible.cli.listing import say_all
 from indelible.cli.moments import moment_ahead
 from indelible.cli.naming import only
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, reason_option
 from indelible.cli.show import age, count, say_json, timestamp, visible
 from indelible.core.approvals.grants import Grant
@@ -62,7 +62,7 @@ def list_delegations() -> None:
 
 def _list_delegations() -> None:
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         found, now = ledger.delegations(), store_behind(ledger).look([]).now
     if place.is_json:
         say_json({"tenant": place.tenant, "delegations": [delegation_shown(one) for one in found]})
@@ -109,7 +109,7 @@ def list_grants(tool: str | None) -> None:
 
 def _list_grants(tool: str | None) -> None:
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         found, now = ledger.grants(tool=tool), store_behind(ledger).look([]).now
     if place.is_json:
         say_json({"tenant": place.tenant, "grants": [grant_shown(one) for one in found]})

@@ -12,7 +12,7 @@ import click
 from indelible import Effect, Failed, Ledger, Succeeded
 from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
 from indelible.cli.show import age, effect_json, visible
 from indelible.core.effects.calls import SideEffect
@@ -53,7 +53,7 @@ def effects() -> None:
 def list_effects(limit: int, before: str | None, query: Query, **filters: Any) -> None:
     """List effects, newest first."""
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         filters["before"] = None if before is None else find(ledger, before).id
         found = _found(ledger, query, limit, filters)
         listed = Listed(noun="effect", found=found, chosen=filters, query=query, address=ledger.address)
@@ -97,7 +97,7 @@ def show(effect_id: str) -> int:
     from indelible.cli.effects.page import read_history, say_effect, say_effect_json
 
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         effect = find(ledger, effect_id)
         approval = None if effect.approval_id is None else ledger.get_approval(effect.approval_id)
         history = read_history(ledger, effect)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from indelible.cli.moments import moment_before
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, reason_option
 from indelible.cli.policy.words import exact_json, explanation_json, say_explanation
 from indelible.cli.show import count, say_json, visible
@@ -128,7 +128,7 @@ def explain(file: Path | None, stored: bool, tool: str, args_json: str, allowed:
         raise click.UsageError("name a FILE, or --stored for the policy in force", click.get_current_context())
     place = where()
     if stored:
-        with open_existing(place) as ledger:
+        with open_to_read(place) as ledger:
             judging = stored_policy(ledger)
     else:
         assert file is not None
@@ -207,7 +207,7 @@ def test(file: Path, since: str, environment: str, limit: int, fail_on_change: b
 
     place = where()
     new, begin = policy_in(file), moment_before(since, "--since")
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         found = replay(ledger, new, begin, environment, limit)
     if place.is_json:
         say_json(replay_json(found, new.version))
@@ -257,7 +257,7 @@ def show() -> None:
     What is printed is JSON, which is YAML too: it can be applied again.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         kept = ledger.policy()
         if kept is None:
             raise BadPolicy(NO_POLICY)

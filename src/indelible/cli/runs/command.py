@@ -18,7 +18,7 @@ from indelible.cli.behind import reading_of
 from indelible.cli.ending import until_ended
 from indelible.cli.filtering import filter_option, finding_in
 from indelible.cli.listing import Listed, say_page, say_page_json
-from indelible.cli.opening import about_ledger, open_existing, where
+from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
 from indelible.cli.runs.inspecting import inspect_json, sealed_hash_of
 from indelible.cli.runs.pages import (
@@ -75,7 +75,7 @@ def list_runs(status: RunStatus | None, agent: str | None, query: Query, before:
     Every run that has events is listed. One that was never started is `open`: its id only groups calls.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         finding = finding_in(ledger)
         found = everything(lambda after, count: finding.runs(query, status, agent, after, count), before, limit)
         chosen = {"status": status, "agent": agent, "before": before}
@@ -101,7 +101,7 @@ def _row(run: Run) -> tuple[str, ...]:
 def inspect(run_id: str) -> None:
     """Show one run, and whether it can be resumed."""
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         run = find(ledger, run_id)
         if place.is_json:
             inspect_json(ledger, run)
@@ -138,7 +138,7 @@ def events(run_id: str, follow: bool, after: int, limit: int | None) -> None:
     def say(event: RunEvent) -> None:
         print(json.dumps(event_content(event)) if place.is_json else event_row(event), flush=follow)
 
-    with open_existing(place, wakeups=True) as ledger:
+    with open_to_read(place, wakeups=True) as ledger:
         reading = reading_of(ledger, run_id, after - 1)
         if not place.is_json:
             print(f"Events for run: {visible(run_id)}\n{WIDE}\n{HEADINGS}\n{WIDE}", flush=follow)
@@ -216,7 +216,7 @@ def verify(run_id: str) -> int:
     Exits with 1 when something is not valid.
     """
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         report = ledger.verify_run(run_id)
     if place.is_json:
         say_json(report_content(report))
@@ -236,7 +236,7 @@ def timeline(run_id: str, width: int | None) -> None:
     from indelible.cli.runs.timeline import draw, timeline_content
 
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         events: list[RunEvent] = []
         story = ledger.run_story(run_id, each=events.append)
     if place.is_json:
@@ -279,7 +279,7 @@ def diff(left: str, right: str) -> int:
     from indelible.cli.runs.diff_page import diff_content, said
 
     place = where()
-    with open_existing(place) as ledger:
+    with open_to_read(place) as ledger:
         found = ledger.diff_runs(left, right)
     if place.is_json:
         say_json(diff_content(left, right, found))

@@ -41,6 +41,7 @@ class Entry:
     hash: str
     body: bytes = field(repr=False)
     signature: bytes | None = field(repr=False)
+    mac: bytes | None = field(default=None, repr=False)
 
 
 class Waiting(NamedTuple):

@@ -125,7 +125,7 @@ def check_remembered(last: TreeHead, newest: SignedHead, roots: Mapping[int, byt
 def check_tail(tail: Tail | None, size: int, excused: int, *, is_asked_for: bool) -> str | None:
     """Say why nothing can be told of a ledger with a tail: none of it is signed, and anybody may have written it.
 
-    Once events carry macs, a tail in which each of them holds is by key holders, and leaves the verdict as it is.
+    A tail in which the mac of each event holds was written by key holders, and leaves the verdict as it is.
 
     Args:
         tail: What lies beyond the newest signed head.

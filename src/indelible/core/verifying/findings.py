@@ -113,7 +113,7 @@ class Tail:
 
     events: int
     is_authenticated: bool = False
-    """Is each of these events known to be by a key holder? Without a mac on events, none is."""
+    """Did a holder of the writer keys write each of these events? False where the keys are not at hand."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -76,6 +76,17 @@ class Unsealed:
             raise Caught("it was not written by a holder of the ledger's keys")
 
 
+def is_by_holder(macs: Macs, one: Waiting) -> bool:
+    """Return whether a key holder wrote an event, for the place where it stands."""
+    text = "" if one.body is None else one.body.decode("utf-8", "replace")
+    values = read_effect_body(text)
+    event = read_fact_body(text) if values is None else EffectBody(*values)
+    if one.body is None or event is None or event_hash(one.body) != one.hash.hex():
+        return False
+    is_here = (unquoted(event.run), int(event.seq)) == (one.run_id, one.seq)
+    return is_here and macs.is_of_event(event.type, one.hash.hex(), one.mac)
+
+
 class ToldOf(NamedTuple):
     """Is what an event told of a sheet that is remembered; `version` is 0 where the value does not say it."""
 

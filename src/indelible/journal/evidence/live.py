@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 
-from indelible.core.journal.journal import Entry, Tree
+from indelible.core.journal.journal import Entry, Tree, Waiting
 from indelible.core.journal.merkle import HASH_BYTES, leaf_hash
 from indelible.core.journal.notes import TreeHead, parse_head, parse_note
 from indelible.core.journal.tiles import WIDTH, tile_path
+from indelible.core.macs import Macs
 from indelible.core.ports import Store
 from indelible.core.verifying.bodies import EffectBody, quoted, read_effect_body
 from indelible.core.verifying.examination import Row
 from indelible.core.verifying.findings import CannotTell, Caught, Tail
 from indelible.core.verifying.payloads import Disclosed
+from indelible.core.verifying.unsealed import is_by_holder
 from indelible.errors import BadNote, JournalError, KeyUnusable, StoreError
 from indelible.journal.evidence.evidence import Evidence
 from indelible.journal.evidence.live_tables import Tables
@@ -21,6 +23,7 @@ from indelible.journal.sealing import is_elsewhere
 
 _PAGE = 512
 _TRIES = 5
+_MOST_WAITING = 100_000
 _LOWEST = -(2**62)
 
 
@@ -79,8 +82,32 @@ class LiveEvidence(Evidence):
         newest = parse_head(parse_note(self._heads[0][1]).text)
         if self._last is not None and self._last.size < newest.size and self._read_memory() == newest:
             self._last = newest  # it was signed while the heads were read
-        self.tail = Tail(self._tree.size - newest.size + self._store.journal.waiting(self._tenant))
-        return self.tail.events
+        events = self._tree.size - newest.size + self._store.journal.waiting(self._tenant)
+        self.tail = Tail(events, events > 0 and self._is_by_holders(newest.size))
+        return events
+
+    def _is_by_holders(self, signed: int) -> bool:
+        """Say whether key holders wrote every event past the newest head; False where the writer keys are not here."""
+        if self._store.macs is None:
+            return False
+        macs, journal = self._store.macs(self._tenant), self._store.journal
+        places = {(run_id, seq): hash_ for run_id, seq, hash_ in journal.pending(self._tenant, _MOST_WAITING + 1)}
+        if len(places) > _MOST_WAITING:
+            return False
+        # After those that wait, so that one which is taken into the tree meanwhile is not missed.
+        for start in range(signed, journal.tree(self._tenant).size, _PAGE):
+            entries = journal.entries(self._tenant, start, _PAGE)
+            places |= {(entry.run_id, entry.seq): entry.hash for entry in entries}
+        try:
+            return all(self._is_by_holder(macs, *place, hash_) for place, hash_ in places.items())
+        except KeyUnusable:
+            return False
+
+    def _is_by_holder(self, macs: Macs, run_id: str, seq: int, hash_: str) -> bool:
+        found = self._store.events(self._tenant, run_id, seq - 1, 1)
+        if not found or found[0].seq != seq:
+            return False
+        return is_by_holder(macs, Waiting(run_id, seq, bytes.fromhex(hash_), found[0].body, found[0].mac))
 
     def _read_memory(self) -> TreeHead | None:
         compare = self._store.compare

@@ -95,6 +95,7 @@ class PostgresJournal:
                 hash=get(row, 3).hex(),
                 body=get(row, 4),
                 signature=get(row, 5),
+                mac=get(row, 6),
             )
             for row in range(found.ntuples)
         ]

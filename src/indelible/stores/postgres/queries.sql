@@ -655,13 +655,14 @@ WHERE tenant = %(tenant)s::text AND level = %(level)s::bigint AND number = %(num
 
 -- name: list_entries
 -- Entries of the tree from an index on, with their events.
-SELECT l.leaf, l.run_id, l.seq, l.hash, e.body, e.signature
+SELECT l.leaf, l.run_id, l.seq, l.hash, e.body, e.signature, e.mac
 FROM (
     SELECT * FROM indelible_leaves
     WHERE tenant = %(tenant)s::text AND leaf >= %(start)s::bigint AND leaf < %(end)s::bigint ORDER BY leaf OFFSET 0
 ) AS l
 CROSS JOIN LATERAL (
-    SELECT body, signature FROM indelible_events WHERE tenant = l.tenant AND run_id = l.run_id AND seq = l.seq LIMIT 1
+    SELECT body, signature, mac FROM indelible_events
+    WHERE tenant = l.tenant AND run_id = l.run_id AND seq = l.seq LIMIT 1
 ) AS e
 ORDER BY l.leaf
 

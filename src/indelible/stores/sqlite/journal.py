@@ -59,8 +59,8 @@ class SqliteJournal:
         with self._reading() as connection:
             found: Any = connection.execute(SQL["list_entries"], (tenant, start, start + count)).fetchall()
         return [
-            Entry(index=index, run_id=run_id, seq=seq, hash=hash_.hex(), body=body, signature=signature)
-            for index, run_id, seq, hash_, body, signature in found
+            Entry(index=index, run_id=run_id, seq=seq, hash=hash_.hex(), body=body, signature=signature, mac=mac)
+            for index, run_id, seq, hash_, body, signature, mac in found
         ]
 
     def index_of(self, tenant: str, run_id: str, seq: int) -> int | None:

@@ -290,7 +290,7 @@ SELECT hashes FROM indelible_tiles WHERE tenant = ? AND level = ? AND number = ?
 
 -- name: list_entries
 -- Entries of the tree from an index on, with their events.
-SELECT l.leaf, l.run_id, l.seq, l.hash, e.body, e.signature
+SELECT l.leaf, l.run_id, l.seq, l.hash, e.body, e.signature, e.mac
 FROM indelible_leaves l
 JOIN indelible_events e ON e.tenant = l.tenant AND e.run_id = l.run_id AND e.seq = l.seq
 WHERE l.tenant = ? AND l.leaf >= ? AND l.leaf < ? ORDER BY l.leaf
