@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,10 +22,12 @@ from pydantic_ai.models.function import FunctionModel
 
 from indelible import Ledger, Redacted, ToolCall
 from indelible.errors import BadCall
+from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.pydantic_ai_durability import LedgerDurability
+from indelible.integrations.results import text_in
 from tests.scenarios.shells import prepare_store
 
 CARD = "4111111111111111"
@@ -161,3 +164,51 @@ async def test_openai_agents_load_no_state_with_marks(ledger: Ledger) -> None:
     assert await gate.answer(state) == []
     await Runner.run(asking, state)
     assert till.charged == [CARD]
+
+
+# ── what a model is told ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_function_calls_tell_the_model_the_text_of_a_redacted_value(ledger: Ledger) -> None:
+    def look(who: str) -> dict[str, str]:
+        return {"ssn": "078-05-1120", "name": who}
+
+    calls = FunctionCalls(ledger, {"look": look}, run="r", terms={"look": {"redact": ["result.ssn"]}})
+    asked = {"type": "function", "id": "call_a", "function": {"name": "look", "arguments": '{"who": "ana"}'}}
+    first, again = (calls.answer([asked]).messages[0]["content"] for _ in range(2))
+    (effect,) = ledger.effects()
+    recorded: Any = effect.detail
+    mark = str(recorded["ssn"])
+    assert json.loads(first) == {"ssn": mark, "name": "ana"}
+    assert again.startswith(first)
+    assert mark == f"[redacted value {recorded['ssn'].mark[:32]}]"
+
+
+def test_what_another_framework_recorded_is_told_with_the_text_of_redacted_values() -> None:
+    assert text_in({"a": [Redacted("0" * 64)]}) == json.dumps({"a": [f"[redacted value {'0' * 32}]"]})
+
+
+@pytest.mark.anyio
+async def test_openai_agents_show_an_edit_with_redacted_parts(store_url: str) -> None:
+    set_tracing_disabled(True)
+    till = Till()
+
+    def pay(pin: str, amount: int) -> str:
+        """Pays."""
+        return till.charge(f"{pin} {amount}")
+
+    with Ledger.open(prepare_store(store_url), seal=False) as opened:
+        terms = {"pay": {"side_effect": "payment", "approval": "required", "redact": ["args.pin"]}}
+        gate = LedgerTools(opened, run="order-1", terms=terms)
+        turns: Any = [
+            [function_call("pay", {"pin": "hunter2", "amount": 5}, call_id="call_a")],
+            [assistant_message("k")],
+        ]
+        tools = gate.tools([function_tool(pay, needs_approval=True)])
+        paused = await Runner.run(OpenAIAgent(name="a", model=ScriptedModel(turns), tools=tools), "go")
+        (asked,) = opened.approvals(status="pending")
+        (effect,) = opened.effects()
+        edited = opened.edit_approval(asked, {**effect.args, "amount": 3}, digest=asked.digest, by="ana")
+        opened.approve(edited, digest=edited.digest, by="ben")
+        (shown,) = await gate.answer(paused.to_state())
+    assert json.loads(shown.arguments or "") == {"pin": str(effect.args["pin"]), "amount": 3}

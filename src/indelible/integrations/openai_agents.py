@@ -423,7 +423,7 @@ class _EditedItem(ToolApprovalItem):
         """Return an interruption with these arguments."""
         made = object.__new__(cls)
         made.__dict__.update(item.__dict__)
-        made.shown = json.dumps(args)
+        made.shown = json.dumps(args, default=str)
         return made
 
     @property

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from indelible.core.approvals.edits import holds_mark
 from indelible.core.commands import Claimed, InDoubt, Moved, Replayed
 from indelible.core.effects import walk
 from indelible.core.effects.calls import Options, ToolCall
@@ -122,6 +123,14 @@ def test_whoever_passes_a_mark_does_not_pass_for_who_passed_its_value(rules: tup
         honest = recorded({"to": secret}, *rules)
         forged = recorded({"to": honest["to"]}, *rules)
         assert honest["to"] == secret or forged != honest
+
+
+def test_a_mark_is_known_in_each_of_its_forms() -> None:
+    mark = redactor("*.x").mark("a")
+    assert str(mark) == f"[redacted value {mark.mark[:32]}]"
+    for value in (mark, str(mark), {"$redacted": mark.mark}, [{"a": f"pay {mark}"}], {str(mark): 1}):
+        assert holds_mark(value)
+    assert not holds_mark({"a": ["redacted", 1, None], "$redacted": 1})
 
 
 def test_a_mark_cannot_be_forged_by_content() -> None:
