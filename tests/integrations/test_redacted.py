@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import START, MessagesState, StateGraph
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -23,7 +25,7 @@ from pydantic_ai.models.function import FunctionModel
 from indelible import Ledger, Redacted, ToolCall
 from indelible.errors import BadCall
 from indelible.integrations.function_calls import FunctionCalls
-from indelible.integrations.langchain import LedgerMiddleware
+from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.pydantic_ai_durability import LedgerDurability
@@ -96,7 +98,7 @@ def test_pydantic_ai_charges_the_card_and_never_its_mark(make: Callable[[Ledger]
 
     def run() -> None:
         agent = Agent(FunctionModel(_scripted), name="billing", tools=[till.charge], capabilities=[make(ledger)])
-        agent.run_sync("charge", conversation_id="order-1")
+        asyncio.run(agent.run("charge", conversation_id="order-1"))
 
     run()
     for _ in range(2):
@@ -212,3 +214,54 @@ async def test_openai_agents_show_an_edit_with_redacted_parts(store_url: str) ->
         opened.approve(edited, digest=edited.digest, by="ben")
         (shown,) = await gate.answer(paused.to_state())
     assert json.loads(shown.arguments or "") == {"pin": str(effect.args["pin"]), "amount": 3}
+
+
+# ── paths of results ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+SSN = "078-05-1120"
+
+
+def look(who: str) -> dict[str, str]:
+    """Looks up."""
+    return {"ssn": SSN, "name": who}
+
+
+def _by_pydantic_ai(ledger: Ledger, terms: Any) -> Any:
+    def scripted(messages: Any, about: Any) -> ModelResponse:
+        if any(isinstance(message, ModelResponse) for message in messages):
+            return ModelResponse(parts=[TextPart("done")])
+        return ModelResponse(parts=[ToolCallPart("look", {"who": "ana"}, tool_call_id="call_abcdefgh")])
+
+    gate = LedgerCapability(ledger, terms=terms, model_turns=False)
+    agent = Agent(FunctionModel(scripted), tools=[look], capabilities=[gate])
+    return asyncio.run(agent.run("x", conversation_id="r")).all_messages()
+
+
+def _by_openai_agents(ledger: Ledger, terms: Any) -> Any:
+    turns: Any = [[function_call("look", {"who": "ana"}, call_id="call_Kq7")], [assistant_message("done")]]
+    tools = LedgerTools(ledger, run="r", terms=terms).tools([function_tool(look)])
+    set_tracing_disabled(True)
+    return asyncio.run(Runner.run(OpenAIAgent(name="a", model=ScriptedModel(turns), tools=tools), "go")).to_input_list()
+
+
+def _by_langgraph(ledger: Ledger, terms: Any) -> Any:
+    graph: Any = StateGraph(MessagesState)
+    graph.add_node("tools", ledger_tool_node([tool(look)], ledger, terms=terms))
+    graph.add_edge(START, "tools")
+    calls: Any = [{"name": "look", "args": {"who": "ana"}, "id": "call_abcdefgh"}]
+    said = {"messages": [HumanMessage("go", id="m1"), AIMessage(content="", tool_calls=calls)]}
+    return graph.compile(checkpointer=InMemorySaver()).invoke(said, {"configurable": {"thread_id": "r"}})
+
+
+@pytest.mark.parametrize("rule", ["result.ssn", "*.ssn"])
+@pytest.mark.parametrize("way", [_by_pydantic_ai, _by_openai_agents, _by_langgraph])
+def test_a_path_holds_for_the_tools_own_result_and_the_model_hears_what_is_recorded(
+    way: Callable[[Ledger, Any], Any], rule: str, ledger: Ledger
+) -> None:
+    terms = {"look": {"side_effect": "write", "redact": [rule]}}
+    for _ in range(2):
+        heard = str(way(ledger, terms))
+        assert SSN not in heard
+        assert "[redacted value " in heard
+        assert "ana" in heard
+    assert [SSN in str(effect.detail) for effect in ledger.effects()] == [False]
