@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
+from indelible.core.approvals.edits import holds_mark as holds_mark
 from indelible.core.effects.binding import Parameters as Parameters
 from indelible.core.effects.binding import as_read
 from indelible.core.effects.binding import bound as bound

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.approvals.approval import Approval
+from indelible.core.approvals.edits import holds_mark
 from indelible.core.effects.calls import (
     DEFAULT_TENANT,
     MODEL_TURN,
@@ -29,7 +30,7 @@ from indelible.core.effects.tightening import handling_for, merged, occurring
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.privacy.redaction import Redactor, Screen, Subject, subject_of
-from indelible.core.values.canonical import encode
+from indelible.core.values.canonical import decode, encode
 from indelible.engine.approving import Approving
 from indelible.engine.current_run import current_run
 from indelible.engine.engine import Engine
@@ -148,9 +149,11 @@ class Preparing:
             call = placed(call, handling.side_effect, run_id, self._mint.effect_id)
         if handling.redact or handling.subject is not None:
             return self._prepare_screened(call, handling, is_alone)
+        identity = identify(call, self.tenant, max_bytes=self._max_args_bytes)
+        _check_unmarked(call, identity.args_json)
         return Prepared(
             call=call,
-            identity=identify(call, self.tenant, max_bytes=self._max_args_bytes),
+            identity=identity,
             handling=handling,
             actor=self._actor,
             max_result_bytes=self._max_result_bytes,
@@ -162,6 +165,7 @@ class Preparing:
     def _prepare_screened(self, call: ToolCall, handling: Handling, is_alone: bool) -> Prepared:
         """Prepares a call of which not everything may be recorded, or that is about a person."""
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
+        _check_unmarked(call, args_json)
         redactor = self._forgetting.redactor(handling.redact)
         screen = None if redactor is None else redactor.screen(args_json)
         subject_in = partial(self._subject_in, call.tool, handling.subject)
@@ -252,3 +256,15 @@ class Preparing:
         from indelible.core.privacy.encryption import opened_value
 
         return opened_value(payload.value, Ref(self.tenant, payload.run_id, ""), payload.field, self._data_keys.find)
+
+
+def _check_unmarked(call: ToolCall, args_json: bytes) -> None:
+    """Refuse a call with marks among its arguments: its tool would run with them, not with what they stand for."""
+    if isinstance(call, ModelTurn | CompensatingCall) or b"redacted" not in args_json:
+        return
+    if holds_mark(decode(args_json)):
+        raise BadCall(
+            f"{call.tool}: its arguments hold the mark of a redacted value, which is not the value, so it was not run. "
+            "Call again with the value itself; where a recorded model turn or state must give it back, use "
+            "encrypt=True in place of the redact= rule: docs/redaction.md"
+        )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 from indelible.engine.running import current_effect
-from indelible.http.leaving import LARGEST_BODY, Leaving, leaving, needs_key
+from indelible.http.leaving import LARGEST_BODY, Leaving, leaving, needs_key, refuse_past
 
 try:
     import aiohttp
@@ -66,3 +67,24 @@ async def _body_of(request: aiohttp.ClientRequest) -> bytes | None:
         return body
     is_small = body.size is not None and body.size <= LARGEST_BODY
     return await body.as_bytes() if is_small else None
+
+
+def _refuse_other_middlewares(kind: Any) -> None:
+    """Let sessions with this middleware refuse a request whose own `middlewares=` take its place."""
+    request = kind._request
+
+    @wraps(request)
+    async def _request(self: aiohttp.ClientSession, *args: Any, **words: Any) -> aiohttp.ClientResponse:
+        own = words.get("middlewares")
+        if own is not None and idempotency not in own and idempotency in self._middlewares:
+            refuse_past(
+                "middlewares= of one request replace those of the session",
+                "pass middlewares=(…, idempotency), or give them to the session",
+            )
+        response: aiohttp.ClientResponse = await request(self, *args, **words)
+        return response
+
+    kind._request = _request
+
+
+_refuse_other_middlewares(aiohttp.ClientSession)

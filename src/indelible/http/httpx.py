@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indelible.http.httpx_requests import AsyncMarked, Marked
+from indelible.http.httpx_requests import AsyncMarked, Marked, refuse_other_mounts
 
 try:
     import httpx
@@ -20,3 +20,7 @@ class IdempotencyTransport(Marked, httpx.BaseTransport):
 class AsyncIdempotencyTransport(AsyncMarked, httpx.AsyncBaseTransport):
     __doc__ = AsyncMarked.__doc__
     own = (httpx.AsyncHTTPTransport, httpx.AsyncHTTPTransport.handle_async_request)
+
+
+refuse_other_mounts(httpx.Client, "HTTPTransport")
+refuse_other_mounts(httpx.AsyncClient, "AsyncHTTPTransport")

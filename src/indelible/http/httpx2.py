@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from indelible.http.httpx_requests import AsyncMarked, Marked
+from indelible.http.httpx_requests import AsyncMarked, Marked, refuse_other_mounts
 
 try:
     import httpx2
@@ -20,3 +20,7 @@ class IdempotencyTransport(Marked, httpx2.BaseTransport):
 class AsyncIdempotencyTransport(AsyncMarked, httpx2.AsyncBaseTransport):
     __doc__ = AsyncMarked.__doc__
     own = (httpx2.AsyncHTTPTransport, httpx2.AsyncHTTPTransport.handle_async_request)
+
+
+refuse_other_mounts(httpx2.Client, "HTTPTransport")
+refuse_other_mounts(httpx2.AsyncClient, "AsyncHTTPTransport")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import wraps
 from typing import Any, ClassVar
 
+from indelible.errors import BadCall
 from indelible.http.leaving import LARGEST_BODY, Leaving, leaving
 
 # httpcore tells this of HTTP/1.1 and HTTP/2 alike: there is a connection, and nothing of the request is written yet.
@@ -135,3 +137,28 @@ class AsyncMarked:
     async def aclose(self) -> None:
         """Close the inner transport."""
         await self._inner.aclose()
+
+
+def refuse_other_mounts(kind: Any, name: str) -> None:
+    """Let this class of clients refuse our transport beside `proxy=` or other `mounts=`: they would send past it.
+
+    Args:
+        kind: The class of clients.
+        name: Its transport, for the error.
+    """
+    init = kind.__init__
+
+    @wraps(init)
+    def __init__(self: Any, **words: Any) -> None:
+        ours = (Marked, AsyncMarked)
+        mounts: Any = words.get("mounts") or {}
+        ways = [words.get("transport"), *(one for one in mounts.values() if one is not None)]
+        are_ours = [isinstance(one, ours) for one in ways]
+        if any(are_ours) and (not all(are_ours) or words.get("proxy") is not None):
+            raise BadCall(
+                f"{kind.__name__}: proxy= and other transports in mounts= lead past Indelible's transport, without a "
+                f"key and unseen; pass transport=…(inner={name}(proxy=…)), and wrap each transport in mounts= likewise"
+            )
+        init(self, **words)
+
+    kind.__init__ = __init__

@@ -7,6 +7,7 @@ from typing import Any
 
 from indelible.core.effects.request_keys import SAFE_METHODS
 from indelible.engine.running import RunningEffect, current_effect, mark_all_running
+from indelible.errors import BadCall
 
 HEADER = "Idempotency-Key"
 
@@ -69,6 +70,21 @@ def leaving(method: str, url: str, headers: Mapping[str, Any], read: Callable[[]
     kind: str | bytes = headers.get("Content-Type") or ""
     content_type = kind.decode("latin-1") if isinstance(kind, bytes) else kind
     return Leaving(effect, {HEADER: effect.key_for_sending(method, url, read(), content_type)})
+
+
+def refuse_past(what: str, advice: str) -> None:
+    """Refuse a request of a handler that would leave past our transport; outside a handler, note that it leaves.
+
+    Args:
+        what: What leads past it.
+        advice: What to do instead.
+
+    Raises:
+        BadCall: A handler runs here.
+    """
+    if current_effect() is not None:
+        raise BadCall(f"{what}, so this request would leave past Indelible, without a key and unseen; {advice}")
+    mark_all_running()
 
 
 def needs_key(effect: RunningEffect, method: str, url: str, headers: Mapping[str, Any]) -> bool:

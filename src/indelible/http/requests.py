@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import http.client
+from functools import wraps
 from typing import Any
 
 from indelible.engine.running import current_effect
-from indelible.http.leaving import Leaving, leaving
+from indelible.http.leaving import Leaving, leaving, refuse_past
 
 try:
     import requests
@@ -107,3 +108,25 @@ def _marking(kind: Any) -> type[Any]:
             super().send(data)
 
     return Marking
+
+
+def _refuse_other_adapters(kind: Any) -> None:
+    """Let sessions with an adapter of ours refuse a request that another one of theirs would send."""
+    choose = kind.get_adapter
+
+    @wraps(choose)
+    def get_adapter(self: requests.Session, url: str) -> Any:
+        chosen = choose(self, url)
+        is_ours = any(isinstance(one, IdempotencyAdapter) for one in self.adapters.values())
+        if is_ours and not isinstance(chosen, IdempotencyAdapter):
+            prefix = next(one for one, adapter in self.adapters.items() if adapter is chosen)
+            refuse_past(
+                f"another adapter of this session is mounted at {prefix!r}",
+                f"session.mount({prefix!r}, IdempotencyAdapter()) first",
+            )
+        return chosen
+
+    kind.get_adapter = get_adapter
+
+
+_refuse_other_adapters(requests.Session)

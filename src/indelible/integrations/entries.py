@@ -8,11 +8,11 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, Redacted, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, MayHaveHappened
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again, is_same
-from indelible.tool import encode
+from indelible.tool import encode, holds_mark
 
 _READS_OTHERWISE = (
     "would read other arguments than those that are recorded, judged and approved, so it was not entered; cancel the "
@@ -30,6 +30,9 @@ class Entry:
         call: The call, as the ledger knows it.
         said_id: The id that the model gave it. Default: that of the call.
     """
+
+    _live: Any = None
+    """What the tool gave in this process, if it ran here: a list, or None."""
 
     def __init__(self, call: ToolCall, said_id: str | None = None) -> None:
         self.call = call
@@ -59,7 +62,7 @@ class Entry:
         """Run the call, replay it, or return what its framework is told."""
         while True:
             try:
-                return self.given(ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+                return self._heard(ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
                 refusal = error if effect_id is None else _refusal_of(ledger.get_effect(effect_id), error)
@@ -68,11 +71,18 @@ class Entry:
                         self.elsewhere = ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
 
+    def _heard(self, recorded: Any) -> Any:
+        """Return what the tool gave; if parts of that are redacted, as it is recorded, now as on each replay."""
+        if holds_mark(recorded):
+            self._live = [] if isinstance(self._live, list) else None
+            recorded = _texts_of(recorded)
+        return self.given(recorded)
+
     async def walk_async(self, ledger: AsyncLedger, words: dict[str, Any]) -> Any:
         """Do as `walk` does, without blocking the loop."""
         while True:
             try:
-                return self.given(await ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+                return self._heard(await ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
                 refusal = error if effect_id is None else _refusal_of(await ledger.get_effect(effect_id), error)
@@ -231,3 +241,12 @@ def _refusal_of(effect: Effect | None, raised: Exception) -> Exception:
         "succeeded|failed --evidence …",
         effect=effect,
     )
+
+
+def _texts_of(recorded: Any) -> Any:
+    """Return a recorded value with the texts of its marks, which every framework can tell a model."""
+    if isinstance(recorded, Redacted):
+        return str(recorded)
+    if isinstance(recorded, Mapping):
+        return {name: _texts_of(item) for name, item in recorded.items()}
+    return [_texts_of(item) for item in recorded] if isinstance(recorded, list) else recorded

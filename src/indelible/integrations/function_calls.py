@@ -209,7 +209,7 @@ def _together(asked: list[Asked], ended: list[_Told | Waiting]) -> Answered:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _plain(name: str, tool: Callable[..., Any]) -> Callable[..., Any]:

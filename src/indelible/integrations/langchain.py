@@ -31,6 +31,7 @@ from indelible.integrations.langgraph import (
 from indelible.integrations.langgraph_injected import TURN_FIELD
 from indelible.integrations.langgraph_nodes import is_at_the_tool
 from indelible.integrations.langgraph_values import kept, revived
+from indelible.integrations.model_turns import TURN_AGAIN, unmarked
 from indelible.integrations.terms import TURN, ModelTurn, OnError
 from indelible.integrations.ways import Watch
 
@@ -161,7 +162,7 @@ class _Turn:
         """Gives what the model answered, now or when it was asked."""
         if self._live is not None:
             return self._live
-        return ModelResponse(result=[revived(message) for message in recorded["answer"]])
+        return ModelResponse(result=[revived(message) for message in unmarked(recorded["answer"], TURN_AGAIN)])
 
     def without_record(self, nothing: NothingHappened) -> ModelResponse[Any]:
         """Gives an answer that could not be recorded, or raises what the model raised."""

@@ -12,9 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from indelible.errors import BadCall
 from indelible.integrations.terms import Spoken
+from indelible.tool import holds_mark
 
 MODEL_INVOKED = "model_invoked"
+TURN_AGAIN = "the model's recorded turn"
 # One for all: to make an encoder takes as long as to encode.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=repr)
 
@@ -24,6 +27,25 @@ def sha256_of(value: Any) -> str:
     if not isinstance(value, str):
         value = _CANONICAL.encode(value)
     return hashlib.sha256(value.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def unmarked(recorded: Any, what: str) -> Any:
+    """Return what is to be handed to an agent again.
+
+    Args:
+        recorded: What the record has of it.
+        what: What it is, for the error.
+
+    Raises:
+        BadCall: Parts of it are redacted. An agent that goes on with marks would call tools with them.
+    """
+    if holds_mark(recorded):
+        raise BadCall(
+            f"{what} is not given to the agent again: redact= kept parts of it out of the record, and the agent would "
+            "go on with marks in place of the values. Nothing was run. Begin a new run; to resume such runs, use "
+            "encrypt=True in place of the redact= rule: docs/redaction.md"
+        )
+    return recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,7 @@ from indelible.integrations.dialects import object_in
 from indelible.integrations.entries import Entry
 from indelible.integrations.everywhere.reach import inside_tool
 from indelible.integrations.injected import name_beside, recorded
+from indelible.integrations.model_turns import unmarked
 from indelible.integrations.models import read_by
 from indelible.integrations.openai_agents_ways import NAME, entered_by, name_of, note_unguarded
 from indelible.integrations.pauses import Pauses
@@ -375,7 +376,9 @@ class LedgerTools:
                 f"a state of {run_id} is not loaded: {wrong} is not what was recorded. indelible runs verify {run_id}",
                 code="review",
             )
-        return None if newest.get("payload") is None else str(newest["payload"]["state"])
+        if newest.get("payload") is None:
+            return None
+        return str(unmarked(newest["payload"], f"the state of {run_id}")["state"])
 
 
 def ledger_tools(tools: Iterable[Tool], ledger: Ledger | AsyncLedger, **words: Any) -> list[Tool]:
@@ -420,7 +423,7 @@ class _EditedItem(ToolApprovalItem):
         """Return an interruption with these arguments."""
         made = object.__new__(cls)
         made.__dict__.update(item.__dict__)
-        made.shown = json.dumps(args)
+        made.shown = json.dumps(args, default=str)
         return made
 
     @property

@@ -53,6 +53,7 @@ from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDou
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
+from indelible.integrations.model_turns import TURN_AGAIN, unmarked
 from indelible.integrations.models import shown_of
 from indelible.integrations.pauses import AskedBy, Pauses
 from indelible.integrations.pydantic_ai_outputs import OutputFunctions
@@ -622,7 +623,7 @@ class _Turn:
         """Gives what the model answered, now or when it was asked."""
         if self._live is not None:
             return self._live
-        (response,) = ModelMessagesTypeAdapter.validate_json(json.dumps(recorded["answer"]))
+        (response,) = ModelMessagesTypeAdapter.validate_json(json.dumps(unmarked(recorded["answer"], TURN_AGAIN)))
         assert isinstance(response, ModelResponse), "what was recorded is a model's answer"
         return response
 

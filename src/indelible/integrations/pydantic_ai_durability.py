@@ -37,6 +37,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Resource, RunningEffect, ToolCall
 from indelible.errors import BadCall, IndelibleError, KeyReused, NoRun, ReviewRequired, UnknownRun
+from indelible.integrations.model_turns import unmarked
 from indelible.integrations.models import json_of
 from indelible.integrations.pydantic_ai import LedgerCapability, OwnAnswers, RunOf, lasting, note_unguarded
 from indelible.integrations.terms import MODEL_TURN, TURN, ModelTurn, Terms
@@ -171,7 +172,7 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
         except NothingHappened as nothing:
             raise unit.error or nothing from None
         place.passed(unit)
-        return given["gave"]
+        return unit.gave[0] if unit.gave else unmarked(given["gave"], f"what {unit.tool} gave in this run")
 
 
 class _Place:
@@ -215,6 +216,8 @@ class _Unit:
         self.is_turn = tool == MODEL_TURN
         self.words: dict[str, Any] = dict(TURN) if self.is_turn else {}
         self.error: Exception | None = None
+        self.gave: list[Any] = []
+        """What it gave in this process, with what the record may not have."""
         self._body = body
 
     async def enter(self, effect: RunningEffect) -> Any:
@@ -222,7 +225,7 @@ class _Unit:
         if encode(effect.args) != encode(self.args):
             raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
         try:
-            return {"gave": await self._body()}
+            gave = await self._body()
         except IndelibleError:
             raise
         except Exception as error:
@@ -230,6 +233,8 @@ class _Unit:
             if not self.is_turn:
                 raise
             raise NothingHappened(f"the model gave no answer: {type(error).__qualname__}") from error
+        self.gave = [gave]
+        return {"gave": gave}
 
     def told_apart(self, place: _Place) -> str:
         """Says what was asked otherwise than it is on the record."""

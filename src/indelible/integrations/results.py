@@ -30,7 +30,7 @@ class ToolFailed(Exception):
 def text_in(recorded: Any) -> str:
     """Gives what a model is told of a value that another framework recorded, or that a person settled by hand."""
     value = plain(recorded)
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def as_json(value: Any) -> Any:

@@ -26,6 +26,24 @@ def test_95_a_usual_shape_is_found_whole(shape: Shape) -> None:
     assert is_missed(shape) == (shape.name in NEEDS_A_PATH)
 
 
+@pytest.mark.parametrize(
+    "card", ["4111 1111 1111 1111", "4111-1111-1111-1111", "4111.1111.1111.1111", "5555555555554444"]
+)
+@pytest.mark.parametrize(
+    "beside",
+    ["{}", "{} 12/27", "{} 123", "{} 12 27 123", "{}-123", "50 {}", "50-{}", "1234 5678 {}", "{}%20123", "25 {} 12"],
+)
+def test_a_card_is_found_beside_other_numbers(beside: str, card: str) -> None:
+    text = beside.format(card)
+    start = text.index(card)
+    spans = list(found_in(text, DETECTORS["card"]))
+    assert set(range(start, start + len(card))) <= {place for span in spans for place in range(*span)}
+
+
+def test_two_cards_are_found_beside_each_other() -> None:
+    assert len(list(found_in("4242424242424242 4111111111111111", DETECTORS["card"]))) == 2
+
+
 def test_95_the_page_lists_what_is_not_found() -> None:
     assert miss_list() in PAGE.read_text(), "write it anew: python -m tests.core.privacy.shapes"
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 
+from indelible.core.approvals.edits import holds_mark
 from indelible.core.commands import Claimed, InDoubt, Moved, Replayed
 from indelible.core.effects import walk
 from indelible.core.effects.calls import Options, ToolCall
@@ -122,6 +123,39 @@ def test_whoever_passes_a_mark_does_not_pass_for_who_passed_its_value(rules: tup
         honest = recorded({"to": secret}, *rules)
         forged = recorded({"to": honest["to"]}, *rules)
         assert honest["to"] == secret or forged != honest
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"ssn": "078"},
+        {"gave": {"ssn": "078"}, "is_return": False},
+        {"gave": {"return_value": {"ssn": "078"}}, "is_return": True},
+        {"call_id": "c", "gave": {"$message": {"data": {"content": '{"ssn": "078"}', "artifact": {"ssn": "078"}}}}},
+        {"content": [{"text": ' {"ssn": "078"}'}], "structuredContent": {"ssn": "078"}},
+        {"content": ['{"ssn": "078\\ud800"}']},
+        {"content": ["[" * 100_000 + "078"]},
+    ],
+)
+@pytest.mark.parametrize("rule", ["result.ssn", "*.ssn"])
+def test_a_path_of_a_result_holds_where_an_adapter_wraps_it(rule: str, result: Any) -> None:
+    assert b"078" not in redactor(rule).redacted(encode(result), "result")
+
+
+def test_texts_and_places_that_no_path_names_stay_as_they_are() -> None:
+    for result in ({"a": {"ssn": 1}}, {"texts": ["{ssn", "[1]", '{"ssnn": 1}', '{"a": {"ssn": 1}}', "", "ssn"]}):
+        assert decode(redactor("result.ssn").redacted(encode(result), "result")) == result
+    text = json.dumps({"ssn": "078", "é": 1.50})
+    kept = decode(redactor("result.ssn").redacted(encode(text), "result"))
+    assert json.loads(kept) == {"ssn": str(redactor("*.x").mark("078")), "é": 1.5}
+
+
+def test_a_mark_is_known_in_each_of_its_forms() -> None:
+    mark = redactor("*.x").mark("a")
+    assert str(mark) == f"[redacted value {mark.mark[:32]}]"
+    for value in (mark, str(mark), {"$redacted": mark.mark}, [{"a": f"pay {mark}"}], {str(mark): 1}):
+        assert holds_mark(value)
+    assert not holds_mark({"a": ["redacted", 1, None], "$redacted": 1})
 
 
 def test_a_mark_cannot_be_forged_by_content() -> None:

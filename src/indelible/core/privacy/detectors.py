@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 
-def _always(text: str) -> bool:
-    return True
-
-
 @dataclass(frozen=True, slots=True)
 class Detector:
-    """Is a pattern, and a closer look at what it finds."""
+    """Is a pattern, and a closer look at what it finds.
+
+    Where there is a closer look, the pattern may take in a number that stands beside: then what it finds is also tried
+    without its last groups of digits, and from each later place.
+    """
 
     name: str
     pattern: re.Pattern[str]
-    is_real: Callable[[str], bool] = _always
+    is_real: Callable[[str], bool] | None = None
 
 
 def passes_luhn(text: str) -> bool:
@@ -31,6 +31,12 @@ def passes_luhn(text: str) -> bool:
     return (sum(digits[-1::-2]) + sum(doubled)) % 10 == 0
 
 
+def _is_card(text: str) -> bool:
+    return sum(map(str.isdigit, text.replace("%20", " "))) >= _FEWEST_DIGITS and passes_luhn(text)
+
+
+_FEWEST_DIGITS = 13
+_GAP = re.compile(r"(?:[^0-9%]|%20)+")
 # The first digits are those of the large issuers, which spares timestamps and most other long numbers. Groups of digits
 # may stand apart by more than a space or a dash: a dot between single digits is a decimal, between groups it is none.
 _APART = r"(?:[ \t\u00a0\u2007\u2009\u202f._/+\u2010-\u2015-]|%20){1,2}"
@@ -90,7 +96,7 @@ _PRIVATE_KEY = (
 DETECTORS: dict[str, Detector] = {
     detector.name: detector
     for detector in (
-        Detector("card", re.compile(_CARD, re.ASCII), passes_luhn),
+        Detector("card", re.compile(_CARD, re.ASCII), _is_card),
         Detector("email", re.compile(_EMAIL)),
         Detector("token", re.compile(_TOKEN, re.IGNORECASE | re.ASCII)),
         Detector("private_key", re.compile(_PRIVATE_KEY)),
@@ -102,9 +108,18 @@ _FORGED = re.compile(r"\[redacted [a-z0-9_-]{1,20} [0-9a-f]{32}\]")
 
 def found_in(text: str, detector: Detector) -> Iterator[tuple[int, int]]:
     """Lists the places of what a detector finds, in their order."""
-    for match in detector.pattern.finditer(text):
-        if match.end() > match.start() and detector.is_real(match[0]):
-            yield match.span()
+    is_real = detector.is_real
+    if is_real is None:
+        yield from (match.span() for match in detector.pattern.finditer(text) if match.end() > match.start())
+        return
+    place = 0
+    while (match := detector.pattern.search(text, place)) is not None:
+        start = match.start()
+        ends = [match.end(), *(start + gap.start() for gap in reversed(list(_GAP.finditer(match[0]))))]
+        end = next((end for end in ends if is_real(text[start:end])), None)
+        place = start + 1 if end is None else end
+        if end is not None:
+            yield start, end
 
 
 def forged_in(text: str) -> Iterator[tuple[int, int]]:

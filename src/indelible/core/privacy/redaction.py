@@ -8,6 +8,7 @@ without the key can try out guesses.
 from __future__ import annotations
 
 import hmac
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -35,6 +36,11 @@ _SHORTEST_SECRET = 4
 _MOST_SECRETS = 1000
 _ROOTS = ("args", "result", "*")
 _STEP = re.compile(r"\[\]|[^.\[\]]+")
+# Where adapters put what a tool itself gave; a path of a result holds there too.
+_WRAPPED: tuple[tuple[str, ...], ...] = (
+    (), ("gave",), ("gave", "return_value"), ("gave", "$message", "data", "artifact"), ("structuredContent",),
+    ("structuredContent", "result"),
+)  # fmt: skip
 _PATH = re.compile(r"(?:args|result|\*)(?:\.[^.\[\]]+|\[\])+")
 
 
@@ -121,7 +127,12 @@ class Redactor:
     def _value(self, value: Any, root: str, note: Callable[[Any], None]) -> Any:
         here = [path.steps for path in self._paths if path.root == root]
         anywhere = [path.steps for path in self._paths if path.is_anywhere]
-        kept = self._walked(self._unforged(value), here, anywhere, note)
+        if root == "result" and self._paths:
+            wrapped = [(*around, *steps) for around in _WRAPPED for steps in here]
+            kept = self._walked(self._unforged(value), wrapped, anywhere, note)
+            kept = self._each_text(kept, lambda text: self._in_json(text, here, anywhere), _never)
+        else:
+            kept = self._walked(self._unforged(value), here, anywhere, note)
         if not self._detectors:
             return kept
         return self._each_text(kept, self._detected, lambda text: self._detected(text) != text)
@@ -156,6 +167,19 @@ class Redactor:
             else:
                 kept.append((name, self._walked(item, [steps for steps in left if steps], anywhere, note)))
         return [item for _, item in kept] if isinstance(value, list) else dict(kept)
+
+    def _in_json(self, text: str, here: list[tuple[str, ...]], anywhere: list[tuple[str, ...]]) -> str:
+        """Gives a text with marks where the paths lead in it, if it is JSON: adapters record results as such texts."""
+        if text.lstrip()[:1] not in ("{", "["):
+            return text
+        try:
+            inner = json.loads(text)
+            kept = self._walked(inner, here, anywhere, _ignore)
+        except (BadCall, RecursionError):  # no mark can be made of what stands there, so nothing of it is recorded
+            return self._mark_in_text("value", text)
+        except ValueError:
+            return text
+        return text if kept == inner else json.dumps(kept, ensure_ascii=False, default=str)
 
     # Texts that detectors search
 
@@ -200,6 +224,11 @@ class Redactor:
 
 def _ignore(value: Any) -> None:
     """Notes nothing: what a result holds is no secret of its call."""
+
+
+def _never(text: str) -> bool:
+    """Hides no number: only what stands at a path is hidden."""
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

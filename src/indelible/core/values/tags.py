@@ -43,6 +43,10 @@ class Redacted:
         if not _MARK.fullmatch(self.mark):
             raise ValueError("a mark is 64 hexadecimal digits")
 
+    def __str__(self) -> str:
+        """Return the text that a person or a model is told in place of the value."""
+        return f"[redacted value {self.mark[:32]}]"
+
 
 @dataclass(frozen=True, slots=True)
 class Encrypted:

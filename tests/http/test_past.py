@@ -1,0 +1,151 @@
+"""Ways past our transports, in a client that has one: nothing leaves by them, so that 'nothing was sent' stays true."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import httpx
+import httpx2
+import pytest
+import requests
+
+from indelible import Ledger, RunningEffect, ToolCall
+from indelible.errors import BadCall
+from indelible.http import AsyncIdempotencyTransport, IdempotencyTransport
+from indelible.http.aiohttp import idempotency
+from indelible.http.httpx import AsyncIdempotencyTransport as AsyncHttpxTransport
+from indelible.http.httpx import IdempotencyTransport as HttpxTransport
+from indelible.http.requests import IdempotencyAdapter
+from tests.http.provider import Provider
+from tests.waiting import PATIENCE
+
+CALL = ToolCall(run_id="order-1", tool="pay", args={"amount": 5})
+SYNC: dict[str, tuple[Any, Any]] = {"httpx": (httpx, HttpxTransport), "httpx2": (httpx2, IdempotencyTransport)}
+ASYNC: dict[str, tuple[Any, Any]] = {
+    "httpx": (httpx, AsyncHttpxTransport),
+    "httpx2": (httpx2, AsyncIdempotencyTransport),
+}
+
+
+def run(ledger: Ledger, handler: Callable[[RunningEffect], Any]) -> Any:
+    return ledger.run(CALL, handler, side_effect="payment", marks_sending=True)
+
+
+def refused(ledger: Ledger, provider: Provider, handler: Callable[[RunningEffect], Any]) -> None:
+    """The request is refused before it leaves: the effect may run again, and nothing came in."""
+    provider.always = "swallow"
+    with pytest.raises(BadCall):
+        run(ledger, handler)
+    assert (ledger.effects()[0].status, provider.requests) == ("ready", [])
+
+
+def _proxy(library: Any, transport: Any, url: str) -> dict[str, Any]:
+    return {"transport": transport(), "proxy": url}
+
+
+def _mounts(library: Any, transport: Any, url: str) -> dict[str, Any]:
+    return {"transport": transport(), "mounts": {"all://": library.HTTPTransport()}}
+
+
+def _other_default(library: Any, transport: Any, url: str) -> dict[str, Any]:
+    """Only some hosts go through ours."""
+    return {"mounts": {"https://": transport()}}
+
+
+@pytest.mark.parametrize("words", [_proxy, _mounts, _other_default])
+@pytest.mark.parametrize("name", sorted(SYNC))
+def test_httpx_with_our_transport_beside_a_proxy_or_other_mounts_is_refused(
+    name: str, words: Callable[..., dict[str, Any]], ledger: Ledger, provider: Provider
+) -> None:
+    library, transport = SYNC[name]
+
+    def handler(effect: RunningEffect) -> Any:
+        with library.Client(**words(library, transport, provider.url)) as client:
+            return client.post(f"{provider.url}/v1/charges", json={"amount": 5}).json()
+
+    refused(ledger, provider, handler)
+
+
+@pytest.mark.parametrize("name", sorted(ASYNC))
+def test_an_asynchronous_client_is_refused_too(name: str, quick: Ledger, provider: Provider) -> None:
+    library, transport = ASYNC[name]
+
+    async def handler(effect: RunningEffect) -> Any:
+        async with library.AsyncClient(transport=transport(), proxy=provider.url) as client:
+            return (await client.post("http://api.example/v1/charges", json={})).json()
+
+    refused(quick, provider, handler)
+
+
+@pytest.mark.parametrize("name", sorted(SYNC))
+def test_a_proxy_of_the_inner_transport_and_mounts_of_ours_are_taken(
+    name: str, quick: Ledger, provider: Provider
+) -> None:
+    library, transport = SYNC[name]
+
+    def handler(effect: RunningEffect) -> Any:
+        inner = transport(library.HTTPTransport(proxy=provider.url))
+        with library.Client(transport=transport(), mounts={"all://api.example": inner, "all://b.example": None}) as one:
+            return one.post("http://api.example/v1/charges", json={}).json()
+
+    run(quick, handler)
+    assert [key is not None for key in provider.keys] == [True]
+
+
+async def _plain(request: aiohttp.ClientRequest, handler: Any) -> aiohttp.ClientResponse:
+    response: aiohttp.ClientResponse = await handler(request)
+    return response
+
+
+def test_aiohttp_middlewares_of_one_request_are_refused_without_ours(ledger: Ledger, provider: Provider) -> None:
+    async def handler(effect: RunningEffect) -> Any:
+        async with (
+            aiohttp.ClientSession(middlewares=(idempotency,)) as session,
+            session.post(f"{provider.url}/v1/charges", json={}, middlewares=(_plain,)) as response,
+        ):
+            return await response.json()
+
+    refused(ledger, provider, handler)
+
+
+def test_aiohttp_middlewares_of_one_request_are_taken_with_ours(quick: Ledger, provider: Provider) -> None:
+    async def handler(effect: RunningEffect) -> Any:
+        async with (
+            aiohttp.ClientSession(middlewares=(idempotency,)) as session,
+            session.post(f"{provider.url}/v1/charges", json={}, middlewares=(_plain, idempotency)) as response,
+        ):
+            return await response.json()
+
+    run(quick, handler)
+    assert [key is not None for key in provider.keys] == [True]
+
+
+def _session() -> requests.Session:
+    session = requests.Session()
+    session.mount("https://", IdempotencyAdapter())  # and http:// keeps the adapter of requests
+    return session
+
+
+def test_requests_with_our_adapter_elsewhere_in_the_session_are_refused(ledger: Ledger, provider: Provider) -> None:
+    def handler(effect: RunningEffect) -> Any:
+        with _session() as session:
+            return session.post(f"{provider.url}/v1/charges", json={}, timeout=PATIENCE).json()
+
+    refused(ledger, provider, handler)
+
+
+def test_past_our_adapter_a_thread_without_context_counts_as_sent_by_all(quick: Ledger, provider: Provider) -> None:
+    def handler(effect: RunningEffect) -> None:
+        with _session() as session:
+            words: dict[str, Any] = {"json": {}, "timeout": PATIENCE}
+            thread = threading.Thread(target=session.post, args=(f"{provider.url}/v1/charges",), kwargs=words)
+            thread.start()
+            thread.join(PATIENCE)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        run(quick, handler)
+    assert (quick.effects()[0].status, provider.keys) == ("in_doubt", [None])
