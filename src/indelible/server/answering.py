@@ -327,10 +327,16 @@ class Answering:
         approving, args_json = self._ledger._approving, command.args_json
         return replace(
             command,
-            verdict=strictest([own, command.verdict]),
+            verdict=strictest([own, self._said_of_edit(command.verdict)]),
             takes=approving.taken(approval, effect, args_json),
             subject_json=approving.subject_of(effect, args_json) or command.subject_json,
         )
+
+    def _said_of_edit(self, said: Verdict) -> Verdict:
+        """Return what an editor may add to the verdict: a refusal or charges. Who is asked is only ours to say."""
+        if self._caller.is_trusted or said.decision == "refuse":
+            return said
+        return replace(said, decision="allow", question=None)
 
     def _pinned(self, command: CastVote) -> CastVote:
         effect = self._engine.store.look([command.ref]).effects[0]

@@ -1,0 +1,78 @@
+"""What the Python client's own door, `POST /v1/store/*`, must not take from the other side: it is no weaker than the API."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+from indelible import Actor, Ledger
+from indelible.core.approvals.approval import Need, Person, Question
+from indelible.core.commands import Amend
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.remote.wire import to_wire
+from indelible.core.values.canonical import encode
+from indelible.engine.mint import EDIT_VALUES, SystemMint
+from tests.server.places import Place
+
+MINT = SystemMint()
+POLICY: dict[str, Any] = {
+    "people": {"ana": {"roles": ["finance"]}, "bob": {"roles": ["finance"]}},
+    "rules": [
+        {"name": "small", "match": {"tool": "pay", "args": {"amount": {"lte": 50}}}, "then": "allow"},
+        {
+            "name": "big",
+            "match": {"tool": "pay"},
+            "then": "ask",
+            "approvals": {"needs": [{"role": "finance", "count": 2}]},
+        },
+    ],
+}
+
+
+@pytest.fixture
+def place(each_place: Place) -> Place:
+    return each_place
+
+
+def sent(place: Place, who: str, *commands: Any) -> httpx2.Response:
+    """Send commands through the client's own door."""
+    return place.client.post(
+        "/v1/store/apply", headers=place.headers(who), json={"commands": [to_wire(one) for one in commands]}
+    )
+
+
+def connected(place: Place, who: str) -> Ledger:
+    return Ledger.open(place.served.url, token=place.tokens[who])
+
+
+# Four eyes
+
+
+def test_an_editor_does_not_bring_the_question(place: Place) -> None:
+    """Where the policy allows the edited arguments, those who were asked before are asked, and both of them."""
+    assert place.ask("PUT", "/v1/policy", "admin", {"content": POLICY}).status_code in (200, 201)
+    call = {"run_id": uuid4().hex, "tool": "pay", "args": {"to": "them", "amount": 2000}, "side_effect": "payment"}
+    asked = place.post("/v1/effects", call).json()
+    approval = asked["approval"]
+    question = Question(rule="x", people={"ana": Person(("finance",))}, needs=(Need(),), is_sole_approver=True)
+    with connected(place, "ana") as ledger:
+        ref = ledger.get_effect(asked["effect"]["id"]).ref
+    edit = Amend(
+        ref=ref,
+        stamp=MINT.stamp(Actor("ana"), EDIT_VALUES),
+        approval_id=approval["id"],
+        digest=approval["digest"],
+        args_json=encode({"to": "me", "amount": 50}),
+        verdict=Verdict(decision="ask", rule="x", question=question),
+        detail_json=b'"smaller"',
+    )
+    assert sent(place, "ana", edit).status_code == 200
+    now = place.get(f"/v1/approvals/{approval['id']}", "ana").json()["approval"]
+    assert (now["version"], now["is_sole_approver"], now["people"]) == (2, False, approval["people"])
+    assert now["lacking"] == approval["lacking"]
+    told = {"decision": "approve", "digest": now["digest"]}
+    place.post(f"/v1/approvals/{approval['id']}/decisions", told, "ana")
+    assert place.get(f"/v1/approvals/{approval['id']}", "ana").json()["approval"]["status"] == "pending"
