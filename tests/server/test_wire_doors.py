@@ -1,4 +1,4 @@
-"""What the Python client's own door, `POST /v1/store/*`, must not take from the other side: it is no weaker than the API."""
+"""What the Python client's own door, `POST /v1/store/*`, must not take from the other side."""
 
 from __future__ import annotations
 
