@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import httpx2
 import pytest
 
-from indelible import Actor, Ledger
+from indelible import Actor, GrantTerms, Ledger
 from indelible.core.approvals.approval import Need, Person, Question
-from indelible.core.commands import Amend
+from indelible.core.commands import Amend, CastVote
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.remote.wire import to_wire
 from indelible.core.values.canonical import encode
@@ -76,3 +77,39 @@ def test_an_editor_does_not_bring_the_question(place: Place) -> None:
     told = {"decision": "approve", "digest": now["digest"]}
     place.post(f"/v1/approvals/{approval['id']}/decisions", told, "ana")
     assert place.get(f"/v1/approvals/{approval['id']}", "ana").json()["approval"]["status"] == "pending"
+
+
+# Ids
+
+
+@pytest.mark.parametrize("is_anothers", [True, False])
+def test_the_id_of_a_grant_is_the_servers_to_make(place: Place, is_anothers: bool) -> None:
+    until = datetime.now(UTC) + timedelta(hours=1)
+
+    def asked() -> Any:
+        words = {"run_id": uuid4().hex, "tool": "mail", "args": {"n": uuid4().hex}, "approval": "required"}
+        return place.post("/v1/effects", words).json()
+
+    first = asked()["approval"]
+    told = {"decision": "approve", "digest": first["digest"], "grant": {"count": 5, "until": until.isoformat()}}
+    assert place.post(f"/v1/approvals/{first['id']}/decisions", told, "ana").status_code == 201
+    grants = place.get("/v1/grants", "ana").json()["grants"]
+    second = asked()
+    with connected(place, "bob") as ledger:
+        ref = ledger.get_effect(second["effect"]["id"]).ref
+    vote = CastVote(
+        ref=ref,
+        stamp=MINT.stamp(Actor("bob")),
+        approval_id=second["approval"]["id"],
+        digest=second["approval"]["digest"],
+        is_approval=True,
+        detail_json=b'"so"',
+        grant=GrantTerms(count=7, until=until),
+        grant_id=grants[0]["id"] if is_anothers else "",
+        pinned="x",
+    )
+    assert sent(place, "bob", vote).status_code == 200
+    now = place.get("/v1/grants", "ana").json()["grants"]
+    assert [one for one in now if one in grants] == grants
+    (added,) = (one for one in now if one not in grants)
+    assert (added["given_by"], added["id"].startswith("grt_")) == ("bob", True)
