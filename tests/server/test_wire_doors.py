@@ -12,8 +12,9 @@ import pytest
 from indelible import Actor, GrantTerms, Ledger
 from indelible.core.approvals.approval import Need, Person, Question
 from indelible.core.commands import Amend, CastVote
+from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
-from indelible.core.remote.wire import to_wire
+from indelible.core.remote.wire import from_wire, to_wire
 from indelible.core.values.canonical import encode
 from indelible.engine.mint import EDIT_VALUES, SystemMint
 from tests.server.places import Place
@@ -113,3 +114,36 @@ def test_the_id_of_a_grant_is_the_servers_to_make(place: Place, is_anothers: boo
     assert [one for one in now if one in grants] == grants
     (added,) = (one for one in now if one not in grants)
     assert (added["given_by"], added["id"].startswith("grt_")) == ("bob", True)
+
+
+# What is kept of rules and people
+
+
+@pytest.mark.parametrize(
+    ("who", "unseen"),
+    [
+        ("agent", {"policy", "delegation", "person", "credential"}),
+        ("ana", {"person", "credential"}),
+        ("auditor", set()),
+    ],
+)
+def test_values_of_the_ledgers_own_runs_are_shown_by_scope(place: Place, who: str, unseen: set[str]) -> None:
+    place.ask("PUT", "/v1/policy", "admin", {"content": POLICY})
+    until = (datetime.now(UTC) + timedelta(hours=1)).isoformat()
+    assert place.post("/v1/delegations", {"to": "dan", "until": until}, "ana").status_code == 201
+    place.post("/v1/people", {"name": uuid4().hex, "scopes": ["approver"]}, "admin")
+    seen = set[str]()
+    for run in ("journal", "approvals", "people", "credentials"):
+        words = {"run_id": f"indelible:{run}", "seqs": list(range(50))}
+        answer = place.client.post("/v1/store/payloads", headers=place.headers(who), json=words)
+        seen |= {one.field for one in from_wire(list[Payload], answer.json()["answer"])}
+    assert (
+        seen & {"policy", "delegation", "person", "credential"}
+        == {
+            "policy",
+            "delegation",
+            "person",
+            "credential",
+        }
+        - unseen
+    )

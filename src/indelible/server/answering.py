@@ -45,7 +45,14 @@ from indelible.core.remote.admissible import (
 )
 from indelible.core.remote.admitting import Caller, admitted, check_scopes
 from indelible.core.remote.by_hand import check_dropped
-from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
+from indelible.core.remote.questions import (
+    APPLY,
+    MOST_AT_ONCE,
+    MOST_LISTED,
+    QUESTIONS,
+    may_read_sheets,
+    unseen_payloads,
+)
 from indelible.core.remote.wire import from_wire
 from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
@@ -141,6 +148,9 @@ class Answering:
             check_lease(words["lease"])
             return await in_own_thread(self._heartbeat, words["claim"], words["lease"])
         found = await in_own_thread(self._read, name, words)
+        if name == "payloads" and not self._caller.is_trusted:
+            unseen = unseen_payloads(self._caller.scopes, words["run_id"])
+            return [payload for payload in found if payload.field not in unseen]
         is_of_drivers = name == "sheets" and words["selected"].kind == "driver" and not self._caller.is_trusted
         return [hidden_driver(sheet) for sheet in found] if is_of_drivers else found
 
