@@ -19,7 +19,12 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from indelible import Actor, Failed, Ledger, NothingHappened, ToolCall, migrate
+from indelible.core.effects import walk
+from indelible.core.effects.identity import digest_of
+from indelible.core.effects.requests import Judged
 from indelible.core.events import instant
+from indelible.core.policy.verdicts import Verdict
+from indelible.core.remote.wire import to_wire
 from indelible.errors import BadCall, Misconfigured, NotPermitted
 from indelible.server.app import create_app
 from indelible.server.gateway import MOST_ANSWER_BYTES, Gateway
@@ -519,6 +524,22 @@ def test_40_functions_run_here_too_and_their_key_fields_hold(place: Place) -> No
     assert other.json()["differing"] == {"note": {"recorded": "a", "given": "b"}}
     assert CALLS == [{"order": 1, "note": "a"}]
     assert place.post("books.later", {}).json()["value"] == "later"
+
+
+def test_nor_can_it_claim_its_compensation(place: Place) -> None:
+    """So it would say that the tool's work is undone."""
+    with Ledger.open(place.served.url, token=place.tokens["agent"]) as agent:
+        prepared = agent._prepare(ToolCall(tool="own", args={"effect": "eff_1"}, run_id="order-1"), {})
+        opened = walk.opening(prepared, agent._mint, Judged(Verdict(decision="allow")))
+    tool = "bank.charge.compensate"
+    digest = digest_of(opened.ref.tenant, tool, opened.args_json, None)
+    answer = httpx2.post(
+        f"{place.served.url}/v1/store/apply",
+        headers={"Authorization": f"Bearer {place.tokens['agent']}"},
+        json={"commands": [to_wire(replace(opened, tool=tool, digest=digest))]},
+        trust_env=False,
+    )
+    assert (answer.status_code, answer.json()["type"]) == (403, "/problems/not-permitted")
 
 
 def test_an_agent_cannot_claim_a_tool_that_the_server_runs(place: Place) -> None:

@@ -11,10 +11,11 @@ import pytest
 
 from indelible import Actor, AwaitingApproval, Claimed, GrantTerms, Ledger, ToolCall
 from indelible.core.people.standing import person_id
-from indelible.errors import VoteRefused
+from indelible.errors import NothingHappened, VoteRefused
 from indelible.server.signin.credentials import Credentials
 from tests.server.office import House, Office, invited
 from tests.server.places import ROOT
+from tests.waiting import eventually
 
 ANA, BOB = Actor("ana", "person", "passkey"), Actor("bob", "person", "passkey")
 SOON = datetime.now(UTC) + timedelta(hours=1)
@@ -166,3 +167,39 @@ def test_nobody_who_was_revoked_gets_a_token(sqlite_office: Office) -> None:
         refused = post(office, "/v1/api-keys", root, wanted)
         assert (refused.status_code, "people invite" in refused.json()["detail"]) == (409, True)
     assert post(office, "/v1/api-keys", root, {"name": "ana", "scopes": ["agent"]}).status_code == 201, "an agent"
+
+
+def test_nothing_of_somebody_comes_back_when_they_are_invited_again(office: Office, ledger: Ledger) -> None:
+    """Their votes on calls that had begun, and a grant that somebody gave in their name."""
+    ledger.apply_policy(POLICY, by=ROOT)
+    root = office.token("root", "admin")
+    invited(office, "ana")
+    invited(office, "dan")
+    dan = Actor("dan", "person", "passkey")
+    ledger.delegate("dan", until=SOON, by=ANA)
+    for number in (2, 3):
+        approve(ledger, asked(ledger, call(number)), ANA)
+    given = approve(ledger, asked(ledger, call(4)), dan, grant=GrantTerms(count=9, until=SOON))
+    brief = timedelta(seconds=1)
+    crashed = ledger.begin(call(3), on_crash="retry", lease=brief)
+    assert isinstance(crashed, Claimed)
+
+    def refuse(effect: Any) -> None:
+        left = post(office, f"/v1/people/{person_id('ana')}/revoke", root).json()
+        assert left["ended"]["grants"] == [given.grant]
+        invited(office, "ana")
+        raise NothingHappened("it was refused")
+
+    with pytest.raises(NothingHappened):
+        ledger.run(call(2), refuse)
+    assert isinstance(ledger.begin(call(2)), AwaitingApproval)
+    assert isinstance(ledger.begin(call(5)), AwaitingApproval)
+
+    def is_over() -> bool:
+        answer = ledger.begin(call(3), on_crash="retry")
+        assert not isinstance(answer, Claimed)
+        return ledger.get_effect(crashed.claim.effect.id).status != "processing"
+
+    eventually(is_over)
+    approve(ledger, asked(ledger, call(2)), ANA)
+    assert isinstance(ledger.begin(call(2)), Claimed), "what she approves now counts"

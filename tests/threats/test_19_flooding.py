@@ -205,6 +205,16 @@ def test_whoever_guesses_tokens_is_slowed_down_and_nobody_else(counted: Exposed)
     assert counted.ask("GET", "/v1/me").status_code == 200, "from the same address, with a token that is one"
 
 
+@pytest.mark.parametrize("shown", [{"Cookie": "a=b"}, {"Authorization": "x"}])
+@pytest.mark.parametrize("path", ["/readyz", "/version", "/inbox"])
+def test_what_is_no_credential_lifts_no_limit(counted: Exposed, path: str, shown: dict[str, str]) -> None:
+    assert counted.ask("GET", "/v1/me").status_code == 200
+    stop_the_clock(counted)
+    told = [counted.ask("GET", path, None, headers=shown).status_code for _ in range(12)]
+    assert (told.count(429), told[-1]) == (4, 429), "twice four were there"
+    assert counted.ask("GET", path, "agent").status_code != 429, "who was let in before is no stranger"
+
+
 def _guess(counted: Exposed, number: int) -> int:
     shown = f"Bearer {counted.tokens['agent'][:-4]}{number:04d}"
     return counted.ask("GET", "/v1/me", None, headers={"Authorization": shown}).status_code

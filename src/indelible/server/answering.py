@@ -45,7 +45,14 @@ from indelible.core.remote.admissible import (
 )
 from indelible.core.remote.admitting import Caller, admitted, check_scopes
 from indelible.core.remote.by_hand import check_dropped
-from indelible.core.remote.questions import APPLY, MOST_AT_ONCE, MOST_LISTED, QUESTIONS, may_read_sheets
+from indelible.core.remote.questions import (
+    APPLY,
+    MOST_AT_ONCE,
+    MOST_LISTED,
+    QUESTIONS,
+    may_read_sheets,
+    unseen_payloads,
+)
 from indelible.core.remote.wire import from_wire
 from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
@@ -141,6 +148,9 @@ class Answering:
             check_lease(words["lease"])
             return await in_own_thread(self._heartbeat, words["claim"], words["lease"])
         found = await in_own_thread(self._read, name, words)
+        if name == "payloads" and not self._caller.is_trusted:
+            unseen = unseen_payloads(self._caller.scopes, words["run_id"])
+            return [payload for payload in found if payload.field not in unseen]
         is_of_drivers = name == "sheets" and words["selected"].kind == "driver" and not self._caller.is_trusted
         return [hidden_driver(sheet) for sheet in found] if is_of_drivers else found
 
@@ -223,6 +233,8 @@ class Answering:
         if isinstance(ready, Amend):
             return await in_own_thread(self._edited, ready)
         if isinstance(ready, CastVote) and ready.grant is not None:
+            if not self._caller.is_trusted:  # another's id would end, or take over, what they granted
+                ready = replace(ready, grant_id=f"grt_{mint.effect_id().removeprefix('eff_')}")
             return await in_own_thread(self._pinned, ready)
         if isinstance(ready, Record) and ready.erased and not self._caller.is_trusted:
             erasable = Erasable(self._engine.recorded, self._caller.tenant)
@@ -327,10 +339,16 @@ class Answering:
         approving, args_json = self._ledger._approving, command.args_json
         return replace(
             command,
-            verdict=strictest([own, command.verdict]),
+            verdict=strictest([own, self._said_of_edit(command.verdict)]),
             takes=approving.taken(approval, effect, args_json),
             subject_json=approving.subject_of(effect, args_json) or command.subject_json,
         )
+
+    def _said_of_edit(self, said: Verdict) -> Verdict:
+        """Return what an editor may add to the verdict: a refusal or charges. Who is asked is only ours to say."""
+        if self._caller.is_trusted or said.decision == "refuse":
+            return said
+        return replace(said, decision="allow", question=None)
 
     def _pinned(self, command: CastVote) -> CastVote:
         effect = self._engine.store.look([command.ref]).effects[0]

@@ -18,6 +18,7 @@ from pydantic import Field
 
 from indelible.aio import AsyncLedger
 from indelible.core.effects import walk
+from indelible.core.effects.calls import COMPENSATION
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.remote.admissible import check_arguments
 from indelible.core.remote.admitting import Caller
@@ -115,8 +116,11 @@ class Gateway:
         return tool
 
     def check_not_ours(self, name: str) -> None:
-        """Refuses a claim of a tool that only the server runs: a client's word about it would be a false record."""
-        if name in self.tools:
+        """Refuses a claim of a tool that only the server runs: a client's word about it would be a false record.
+
+        By its compensation, a client would say that the tool's work is undone.
+        """
+        if name.removesuffix(COMPENSATION) in self.tools:
             raise NotPermitted(f"{name} runs at the server; ask for it with: POST /v1/tools/{name}/calls")
 
     async def run(

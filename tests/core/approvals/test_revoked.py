@@ -201,6 +201,13 @@ def test_a_person_whose_sheet_was_edited_by_hand_counts_as_revoked() -> None:
     assert may_permit("ada", {sheet.ref: None})
 
 
+def test_what_somebody_permitted_before_they_were_let_in_again_does_not_count() -> None:
+    shelf = Shelf()
+    let_in(shelf, "ada")
+    sheet = shelf.sheets[place_of("ada")]
+    assert [may_permit("ada", {sheet.ref: sheet}, at) for at in (NOON - HOUR, NOON, NOON + HOUR)] == [False, True, True]
+
+
 def test_a_verifier_believes_that_the_ledger_takes_votes_away_and_not_that_it_adds_or_keeps_them() -> None:
     path = Path(Shelf())
     path.send(open_command(verdict=asks(Need(2)), stamp=stamp(actor=AGENT)))

@@ -240,7 +240,7 @@ def test_who_came_by_a_provider_stays_the_same_person_and_whoever_gets_their_nam
     assert known.is_somebody_else(other.by)
     with pytest.raises(NotPermitted, match="people revoke, then people invite"):
         known.vouched_for(other, ("admin",), session(), NOW)
-    assert known.revoked().invited(("admin",), invitation()).vouched is None
+    assert known.revoked().invited(("admin",), invitation(), NOW).vouched is None
 
 
 def test_a_session_is_whose_secret_it_is_until_it_ends_or_nobody_does_anything() -> None:
@@ -289,16 +289,18 @@ def test_passkeys_come_and_go() -> None:
 
 
 def test_whoever_is_invited_again_keeps_what_they_have() -> None:
-    again = person(passkeys=(passkey(),)).invited(("admin",), invitation())
+    again = person(passkeys=(passkey(),)).invited(("admin",), invitation(), NOW)
     assert (again.scopes, again.passkeys, again.invitation) == (("admin",), (passkey(),), invitation())
     theirs = person(vouched=VOUCHED, passkeys=(passkey(),), sessions=(session(),))
     with pytest.raises(IllegalMove, match=r"id\.example .*--convert"):
-        theirs.invited(("admin",), invitation())
-    converted = theirs.invited(("admin",), invitation(), convert=True)
+        theirs.invited(("admin",), invitation(), NOW)
+    converted = theirs.invited(("admin",), invitation(), NOW, convert=True)
     assert (converted.issuer, converted.passkeys, converted.sessions) == (None, (), ())
-    assert person(passkeys=(passkey(),)).invited(("admin",), invitation(), convert=True).passkeys == (passkey(),)
-    back = theirs.revoked().invited(("admin",), invitation())
-    assert (back.issuer, back.is_revoked) == (None, False)
+    assert person(passkeys=(passkey(),)).invited(("admin",), invitation(), NOW, convert=True).passkeys == (passkey(),)
+    later = NOW + timedelta(days=1)
+    back = theirs.revoked().invited(("admin",), invitation(), later)
+    assert (back.issuer, back.is_revoked, back.created_at) == (None, False, later)
+    assert converted.created_at == theirs.created_at
 
 
 def test_a_link_that_was_not_used_can_end() -> None:

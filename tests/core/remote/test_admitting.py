@@ -18,6 +18,7 @@ from indelible.core.commands import (
     Command,
     EditRead,
     Expire,
+    Finish,
     Keep,
     Open,
     Record,
@@ -385,6 +386,31 @@ def test_what_is_taken_over_can_be_an_effect() -> None:
             let_in(replace(example(Adopt), effect=effect("succeeded", **changes)), caller("admin"))
     with pytest.raises(BadCall, match="token_hash: "):
         let_in(replace(example(Adopt), effect=replace(effect(), token_hash="zz")), caller("admin"))
+    for status in ("ready", "processing"):
+        with pytest.raises(BadCall, match="status: "):
+            let_in(replace(example(Adopt), effect=effect(status)), caller("admin"))
+
+
+@pytest.mark.parametrize("detail", [b'"x"', b"1", b"[1]", b"null"])
+def test_what_failed_is_told_as_an_object(detail: bytes) -> None:
+    finish = replace(example(Finish), status="failed", detail_json=b'{"message":"no","type":"E"}')
+    assert let_in(finish).detail_json == finish.detail_json
+    assert let_in(replace(finish, status="succeeded", detail_json=detail)).detail_json == detail
+    with pytest.raises(BadCall, match="detail_json: "):
+        let_in(replace(finish, detail_json=detail))
+
+
+def test_the_key_of_a_call_that_leaves_arguments_out_is_not_that_of_all_of_them() -> None:
+    opened = replace(example(Open), args_json=b'{"m":2,"n":1}', omitted=("n",), resource_json=None, edit=None)
+
+    def at(subject: bytes) -> Open:
+        key = key_of("default", opened.ref.scope, opened.tool, "args", subject)
+        return replace(opened, ref=Ref("default", opened.ref.scope, key))
+
+    opened = replace(opened, digest=digest_of("default", opened.tool, b'{"m":2}', None))
+    assert admitted(at(b'{"m":2}'), caller(), OWN).ref == at(b'{"m":2}').ref
+    with pytest.raises(BadCall, match="key: "):
+        admitted(at(opened.args_json), caller(), OWN)
 
 
 def test_a_digest_has_64_digits() -> None:

@@ -12,6 +12,7 @@ from indelible.core.approvals.grants import Delegation, Grant, delegation_sheet,
 from indelible.core.commands import Keep, Record
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stops import LET_GO, STOPPED, Stop, read_stop, stop_sheet
+from indelible.core.events import facts_json
 from indelible.core.policy.policy import policy_of
 from indelible.core.remote.by_hand import by_hand, check_dropped
 from indelible.core.rights import OF_APPROVERS, verb_of
@@ -43,8 +44,11 @@ def sheet(kind: str, content: Any = None, **words: Any) -> Sheet:
     return Sheet(**{"kind": kind, "id": "current", "status": "active", "body": body_of(content or {}), **words})
 
 
-def told(event_type: str, changed: Sheet | None, run_id: str = "indelible:x") -> Record:
-    return Record(tenant="t", run_id=run_id, stamp=stamp(), event_type=event_type, facts=b"{}", sheet=changed)
+def told(event_type: str, changed: Sheet | None, run_id: str = "indelible:approvals", facts: Any = None) -> Record:
+    said = facts or ({} if changed is None else {"id": changed.id})
+    return Record(
+        tenant="t", run_id=run_id, stamp=stamp(), event_type=event_type, facts=facts_json(said), sheet=changed
+    )
 
 
 def kept(changed: Sheet) -> Keep:
@@ -73,6 +77,11 @@ FORGED: list[Record | Keep] = [
     told("delegation_given", delegation_sheet(replace(DELEGATION, giver="bob"))),
     told("delegation_given", replace(delegation_sheet(DELEGATION), topic="eve")),
     told("delegation_ended", delegation_sheet(DELEGATION)),
+    told("delegation_given", delegation_sheet(DELEGATION), "indelible:people"),
+    told("delegation_given", delegation_sheet(DELEGATION), "run-1"),
+    told("delegation_given", delegation_sheet(DELEGATION), facts={"id": "dlg_2"}),
+    told("delegation_given", delegation_sheet(DELEGATION), facts={"id": "dlg_1", "more": 1}),
+    told("grant_ended", grant_sheet(GRANT.withdrawn()), "run-1"),
     told(LET_GO, replace(stop_sheet(STOP), id="others")),
     told("approval_received", sheet("approval")),
     told("approval_received", sheet("budget")),

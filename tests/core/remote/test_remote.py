@@ -9,7 +9,7 @@ import pytest
 from indelible.core.journal.journal import JournalStore
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import ForgettingStore
-from indelible.core.remote.questions import APPLY, QUESTIONS, may_read_sheets
+from indelible.core.remote.questions import APPLY, QUESTIONS, may_read_sheets, unseen_payloads
 from indelible.core.rights import RIGHTS
 from indelible.core.scopes import SCOPES
 
@@ -62,3 +62,11 @@ def test_everybody_reads_what_work_needs(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["credential", "person", "challenge", "seen"])
 def test_nobody_reads_from_afar_by_what_the_server_knows_them(kind: str) -> None:
     assert not may_read_sheets(frozenset(SCOPES), kind)
+
+
+def test_values_of_own_runs_are_hidden_as_the_sheets_are_except_from_auditors() -> None:
+    own = "indelible:people"
+    assert {"policy", "person"} <= unseen_payloads(frozenset({"agent"}), own)
+    assert "person" in unseen_payloads(frozenset({"approver"}), own)
+    assert not unseen_payloads(frozenset({"auditor"}), own)
+    assert not unseen_payloads(frozenset({"agent"}), "order-1")

@@ -54,11 +54,11 @@ def _tokens_in(vote: Vote) -> Iterator[str]:
 
 
 def standing_votes(approval: Approval, sheets: Sheets) -> tuple[Vote, ...]:
-    """Return the votes that still stand: no person and no token that they rest on was revoked."""
+    """Return the votes that still stand: no person and no token that they rest on was revoked since."""
     return tuple(
         vote
         for vote in approval.votes
-        if all(may_permit(name, sheets) for name in names_in(vote))
+        if all(may_permit(name, sheets, vote.at) for name in names_in(vote))
         and not any(is_token_revoked(token, sheets) for token in _tokens_in(vote))
     )
 

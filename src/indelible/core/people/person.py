@@ -240,9 +240,12 @@ class Person:
 
     # Changes
 
-    def invited(self, scopes: tuple[Scope, ...], invitation: Invitation, *, convert: bool = False) -> Person:
+    def invited(
+        self, scopes: tuple[Scope, ...], invitation: Invitation, now: datetime, *, convert: bool = False
+    ) -> Person:
         """Return the person with a new link and these scopes; the passkeys they have stay.
 
+        A person who was revoked begins anew: no vote from before `now` counts, see `standing.may_permit`.
         With `convert`, a provider's person becomes one of the ledger's own: sessions and passkeys from before end.
         """
         if self.vouched is not None and not self.is_revoked and not convert:
@@ -252,7 +255,14 @@ class Person:
                 f"indelible people revoke {self.name}"
             )
         kept = self if self.vouched is None else replace(self, vouched=None, passkeys=(), sessions=())
-        return replace(kept, version=self.version + 1, scopes=scopes, invitation=invitation, is_revoked=False)
+        return replace(
+            kept,
+            version=self.version + 1,
+            scopes=scopes,
+            created_at=now if self.is_revoked else self.created_at,
+            invitation=invitation,
+            is_revoked=False,
+        )
 
     def uninvited(self) -> Person:
         """Gives the person without the link that they had not used."""

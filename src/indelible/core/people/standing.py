@@ -143,10 +143,17 @@ def standing_on(sheet: Sheet, sheets: Sheets) -> Standing:
     return standing(tuple(content["scopes"]), vouched, rules, is_revoked=content["is_revoked"] is True)
 
 
-def may_permit(name: str, sheets: Sheets) -> bool:
-    """Say whether what this person permitted counts. Whom no server knows was never let in by one."""
-    found = standing_of(name, sheets)
-    return found is None or found.may_permit
+def may_permit(name: str, sheets: Sheets, at: datetime | None = None) -> bool:
+    """Say whether what this person permitted counts. Whom no server knows was never let in by one.
+
+    What they permitted `at` a moment before they were let in does not: they were revoked in between.
+    """
+    sheet = sheet_at(sheets, place_of(name))
+    if sheet is None:
+        return True
+    if not standing_on(sheet, sheets).may_permit:
+        return False
+    return at is None or datetime.fromisoformat(sheet.read()["created_at"]) <= at
 
 
 # Of tokens

@@ -10,9 +10,10 @@ import re
 from collections.abc import Mapping, Set
 from dataclasses import fields, is_dataclass
 from datetime import datetime, timedelta
+from itertools import product
 from typing import Any, TypeGuard
 
-from indelible.core.commands import Adopt, Amend, Command, Keep, Open, Record, runs_named_by
+from indelible.core.commands import Adopt, Amend, Command, Finish, Keep, Open, Record, runs_named_by
 from indelible.core.effects.calls import check_name, check_run_id
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref, digest_of, key_of, without
@@ -26,7 +27,7 @@ from indelible.core.sheets import Sheet
 from indelible.core.stamps import Stamp
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.tags import Encrypted
-from indelible.core.verifying.moves import EFFECT_TYPES
+from indelible.core.verifying.moves import ADOPTED, EFFECT_TYPES, MOVES
 from indelible.core.verifying.run_moves import FORMS
 from indelible.errors import BadCall, TooLarge
 
@@ -78,6 +79,8 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
             raise BadCall("naming: added_json is an object of arguments")
     if isinstance(command, Open | Amend) and not _is_object(command.args_json):
         raise BadCall("args_json: an object of the arguments is expected here")
+    if isinstance(command, Finish) and command.status == "failed" and not _is_object(command.detail_json):
+        raise BadCall("detail_json: an object that says what failed is expected here")
     if isinstance(command, Adopt):
         _check_adopted(command.effect)
     if isinstance(command, Record):
@@ -104,12 +107,13 @@ def check_key(command: Open) -> None:
     """Raises `BadCall` for the key of another place: by it a verifier would find the effect's row changed."""
     ref, said = command.ref, without(command.args_json, command.omitted)
     occurrences = ((), (command.call_id or "",), (command.call_id or "", command.turn or ""))
-    for scope in (ref.scope, command.run_id):
-        made_of = ref.tenant, scope, command.tool, "args", said
+    for scope, subject in product((ref.scope, command.run_id), {said, command.args_json}):
+        made_of = ref.tenant, scope, command.tool, "args", subject
         is_of_args = ref.key in [key_of(*made_of, *occurrence) for occurrence in occurrences]
-        if is_of_args and (scope != ref.scope or command.resource_json is not None):
+        if is_of_args and (scope != ref.scope or command.resource_json is not None or subject != said):
             raise BadCall(
-                "key: is that of this call in another scope, or about nothing; leave it to the client to make it"
+                "key: is that of this call in another scope, about nothing, or with what it leaves out; leave it to "
+                "the client to make it"
             )
 
 
@@ -225,6 +229,8 @@ def _check_adopted(effect: Effect) -> None:
     check_place(effect.ref)
     check_digits("digest", effect.digest)
     check_digits("token_hash", effect.token_hash)
+    if ("", ADOPTED, effect.status) not in MOVES:
+        raise BadCall(f"status: an effect of another ledger is not taken over as {effect.status}")
 
 
 def _check_fact(command: Record) -> None:

@@ -16,14 +16,17 @@ from indelible.core.commands import Keep, Record
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stops import LET_GO, STOP_REF, STOPPED, read_stop, stop_sheet
+from indelible.core.events import facts_json
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED
 from indelible.core.remote.questions import FOR_NOBODY
+from indelible.core.rights import OF_APPROVERS
 from indelible.core.runs.resuming import PACKET_EXPORTED
 from indelible.core.sheets import Sheet
 from indelible.errors import NotPermitted
 
 _KEPT_BY_HAND = frozenset({"driver", "delivery"})
 _DROPPED_BY_HAND = frozenset({"answered", "challenge", "delivery", "mark", "replays", "reply", "seen"})
+_PERMISSIONS = f"{OWN_RUNS}approvals"
 _OF_FORGETTING = frozenset({ERASED, HOLD_LIFTED, HOLD_PLACED})
 
 
@@ -44,7 +47,7 @@ def by_hand(command: Record | Keep, actor: Actor, at: datetime) -> Record | Keep
     elif sheet is None:
         is_theirs = not command.run_id.startswith(OWN_RUNS) or command.event_type in _OF_FORGETTING
     else:
-        is_theirs = _is_what_is_told(command.event_type, sheet, actor)
+        is_theirs = _is_what_is_told(command.event_type, sheet, actor) and _is_told_so(command, sheet)
     if not is_theirs:
         what = f"a fact of {command.ref.scope}" if sheet is None else f"a sheet of the kind {sheet.kind}"
         raise NotPermitted(f"{what} is not written by hand, or not so; use the verb of the ledger that changes it")
@@ -71,6 +74,12 @@ def _is_what_is_told(event_type: str, sheet: Sheet, actor: Actor) -> bool:
         return is_so(sheet, actor)
     except (AssertionError, LookupError, TypeError, ValueError):  # it is no such sheet
         return False
+
+
+def _is_told_so(command: Record, sheet: Sheet) -> bool:
+    """Is a permission told in the run of permissions, and under its own id?"""
+    is_permission = command.event_type in OF_APPROVERS
+    return not is_permission or (command.run_id == _PERMISSIONS and command.facts == facts_json({"id": sheet.id}))
 
 
 def _is_policy(sheet: Sheet, actor: Actor) -> bool:

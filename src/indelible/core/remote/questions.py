@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from indelible.core.commands import Answer, Command
+from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload
@@ -86,6 +87,7 @@ QUESTIONS: dict[str, Question] = {
 # What rules an agent is under is not the agent's to read: the server judges its calls.
 _NOT_FOR_AGENTS = frozenset({"policy", "grant", "budget", "delegation", "delivery"})
 _SEE_RULES: frozenset[str] = RIGHTS["read_rules"].scopes
+_AUDIT: frozenset[str] = RIGHTS["audit"].scopes
 # How the server knows whom is shown, and changed, by resources of its own: never as it is kept.
 FOR_NOBODY = frozenset({"credential", "person", "provider", "challenge", "seen"})
 
@@ -93,6 +95,17 @@ FOR_NOBODY = frozenset({"credential", "person", "provider", "challenge", "seen"}
 def unseen_kinds(scopes: frozenset[str]) -> frozenset[str]:
     """Names the kinds of sheets that somebody with these scopes is not shown."""
     return FOR_NOBODY if scopes & _SEE_RULES else FOR_NOBODY | _NOT_FOR_AGENTS
+
+
+def unseen_payloads(scopes: frozenset[str], run_id: str) -> frozenset[str]:
+    """Name the values in the ledger's own runs that somebody with these scopes is not shown: states of such sheets.
+
+    Auditors see all of them, as in an export.
+    """
+    if not run_id.startswith(OWN_RUNS):
+        return frozenset()
+    kinds = unseen_kinds(scopes)
+    return kinds - FOR_NOBODY if scopes & _AUDIT else kinds
 
 
 def may_read_sheets(scopes: frozenset[Scope], kind: str) -> bool:

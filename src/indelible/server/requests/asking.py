@@ -14,7 +14,6 @@ from indelible.core.effects.effect import Actor
 from indelible.core.remote.admitting import Caller, check_scopes
 from indelible.core.rights import VerbName
 from indelible.server.ledgers import Ledgers
-from indelible.server.requests.strict import ASKED
 from indelible.server.signin.sessions import COOKIE, UNATTENDED, SignedIn
 
 Authenticate = Callable[[Request], Awaitable[Caller]]
@@ -61,9 +60,6 @@ def asking(verb: VerbName) -> Any:
     """Let only callers in whose scopes have this right; see the table in `core.rights`."""
 
     async def found(request: Request, _described: Any = _DESCRIBED, _too: Any = _DESCRIBED_TOO) -> Asking:
-        known: Asking | None = request.scope.pop(ASKED, None)
-        if known is not None:  # by the head of this very request, for this very endpoint
-            return known
         authenticate: Authenticate = request.app.state.authenticate
         ledgers: Ledgers = request.app.state.ledgers
         caller = await authenticate(request)

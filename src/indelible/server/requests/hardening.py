@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from indelible.core.remote.problems import problem_of
 from indelible.errors import AskedTooOften, OutcomeUnknown
 from indelible.server.requests.bodies import MOST_BYTES, limited
-from indelible.server.requests.limits import Gate, Limits, shown_by
+from indelible.server.requests.limits import Gate, Limits
 
 # Nothing of ours is to be framed, guessed at, kept by a cache, or told to other sites; pages bring their own policy.
 _HEADERS = {
@@ -73,8 +73,8 @@ class Hardened:
             await send(message)
 
         try:
-            if ticket is not None and scope["path"] != _ALWAYS_ANSWERED and not shown_by(scope):
-                ticket.count_as_stranger()
+            if ticket is not None and scope["path"] != _ALWAYS_ANSWERED:
+                ticket.count_unless_shown()
             await self._app(scope, limited(receive, self._most_bytes), adding)
         except AskedTooOften as refused:
             await send_problem(adding, problem_of(refused))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -69,6 +70,7 @@ class Ticket:
     measure: _Measure | None = None
     is_waiting: bool = False
     is_stranger: bool = False
+    is_unproven: bool = False
     refused_for: float | None = None
 
     def count_as_stranger(self) -> None:
@@ -76,6 +78,18 @@ class Ticket:
         if not self.is_stranger and self.gate.limits.strangers_rate:
             self.is_stranger = True
             self._check(self.gate.wait_of_strangers(self.scope), "too many requests without a credential from here")
+
+    def count_unless_shown(self) -> None:
+        """Take the request from what its address may ask unknown, unless it shows a credential.
+
+        One that has let nobody in yet may be good. It is looked at, and counted by `give_back` if nobody looked.
+        """
+        shown = shown_by(self.scope)
+        self.is_unproven = not self.gate.is_known(shown)
+        if not shown:
+            self.count_as_stranger()
+        elif self.is_unproven:
+            self.check_stranger()
 
     def check_stranger(self) -> None:
         """Raises `AskedTooOften` when too much came from the address that let nobody in; takes nothing by itself."""
@@ -111,6 +125,9 @@ class Ticket:
         """Says that the request is no longer under way."""
         if self.measure is not None:
             self.measure.under_way[self.is_waiting] -= 1
+        elif self.is_unproven and self.refused_for is None:
+            with suppress(AskedTooOften):  # it is answered
+                self.count_as_stranger()
 
 
 class Gate:

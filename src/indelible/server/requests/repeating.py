@@ -60,8 +60,9 @@ class Repeating:
             return
         request = Request(scope)
         try:
-            caller = await self._authenticate(request)  # first: of strangers, nothing more is read
+            await self._authenticate(request)  # first: of strangers, nothing more is read
             body = await _whole_body(receive)
+            caller = await self._authenticate(request)  # again: a body can take its time
         except HTTPException as refused:  # by who stands in front of us
             await _send(send, _problem(_told(refused.status_code, "too-large", refused.detail)))
             return

@@ -74,9 +74,11 @@ class ThinRoute(DescribedRoute):
 
         async def thinly(scope: ASGIScope, receive: Receive, send: Send) -> None:
             request = Request(scope, receive)
-            asked = await found(request)
+            await found(request)
             check_is_json(request)
-            body = _read(kind, await request.body())
+            raw = await request.body()
+            asked = await found(request)  # again: a body can take its time
+            body = _read(kind, raw)
             answered: Response = await endpoint(asked=asked, body=body, **scope["path_params"])
             await answered(scope, receive, send)
 

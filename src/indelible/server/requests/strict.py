@@ -13,8 +13,6 @@ from indelible.core.effects.calls import check_name, check_run_id
 from indelible.errors import BadCall
 from indelible.server.requests.bodies import MOST_FROM_STRANGERS, limited, read_strictly
 
-ASKED = "indelible.asked"
-"""Is where a request carries who sent it, from the head's reader to the one endpoint that wants to know."""
 LARGEST_NUMBER = 2**53 - 1
 """Is the largest whole number that every reader of JSON reads as it was written."""
 
@@ -25,7 +23,8 @@ class StrictRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Gives what answers a request: who asks is found out by its head alone, before anything of its body is read.
 
-        To strangers, nothing else is said. Where anybody may ask, as to sign in, little is read.
+        To strangers, nothing else is said. Where anybody may ask, as to sign in, little is read. A body can take its
+        time, so the framework finds out again who asks when it is there: who was revoked meanwhile does nothing by it.
         """
         answer = super().get_route_handler()
         has_body = self.body_field is not None
@@ -34,7 +33,7 @@ class StrictRoute(APIRoute):
         async def strictly(request: Request) -> Response:
             receive = request.receive
             if has_body and found is not None:
-                request.scope[ASKED] = await found(request)
+                await found(request)
             elif has_body:
                 receive = limited(receive, MOST_FROM_STRANGERS)
             strict = _StrictRequest(request.scope, receive)

@@ -27,12 +27,13 @@ def add_store_routes(app: FastAPI) -> None:
 async def _answered(request: Request) -> Response:
     authenticate: Authenticate = request.app.state.authenticate
     ledgers: Ledgers = request.app.state.ledgers
-    caller = await authenticate(request)
+    await authenticate(request)
     name = request.path_params["name"]
     if (elsewhere := _why_elsewhere(request, name, ledgers.store.ledger_name)) is not None:
         return JSONResponse(elsewhere, 421, media_type="application/problem+json")
     check_is_json(request)
     body = await read_json(request)
+    caller = await authenticate(request)  # again: a body can take its time
     if name == "introduce":
         if not isinstance(body, dict):
             raise BadCall("body: an object is expected here")

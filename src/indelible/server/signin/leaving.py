@@ -108,7 +108,8 @@ class Leaving:
         return found
 
     def _end_grants(self, name: str, by: Actor) -> tuple[str, ...]:
-        given = [one.id for one in map(read_grant, self._sheets("grant", "active")) if same_person(one.given_by, name)]
+        grants = map(read_grant, self._sheets("grant", "active"))
+        given = [one.id for one in grants if any(same_person(giver, name) for giver in one.givers)]
         return tuple(_ended(partial(self._approving.end_grant, id_, by, _why(name))).id for id_ in given)
 
     def _end_delegations(self, name: str, by: Actor) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class People(Register[Person]):
 
         def step(before: Person | None) -> Person:
             if before is not None:
-                return before.invited(chosen, invitation, convert=convert)
+                return before.invited(chosen, invitation, now, convert=convert)
             return Person(id=ticket.person_id, name=name, scopes=chosen, created_at=now, invitation=invitation)
 
         return self._change(ticket.person_id, "person_invited", lambda person: by, step), ticket
