@@ -13,7 +13,7 @@ import pytest
 import indelible
 from indelible import AwaitingApproval, Claimed, Ledger, Succeeded, ToolCall
 from indelible.core.ports import Filter
-from indelible.errors import IllegalMove, Misconfigured, Stopped, StoreError
+from indelible.errors import IllegalMove, Misconfigured, SignerRefused, Stopped, StoreError
 from indelible.migrating.moving import move
 from indelible.stores import open_store
 from indelible.stores.carrying import TABLES, Row, carry
@@ -179,3 +179,24 @@ def test_what_does_not_arrive_as_it_was_sent_is_not_kept(sqlite_url: str, keys: 
         carry(rows, Careless(empty._connection), lambda done, total: None)
     with carrying_out(new) as left:
         assert left.tenants() == []
+
+
+def test_nothing_is_signed_where_a_ledger_was(sqlite_url: str, keys: Path, cli: Cli, tmp_path: Path) -> None:
+    new = f"sqlite:///{tmp_path / 'new.db'}"
+    key, _ = filled(sqlite_url)
+    with Ledger.open(sqlite_url, seal=True) as left:
+        move(sqlite_url, new, by="ana")
+        heads = store_of(left).journal.heads("default", 100)
+        with pytest.raises(SignerRefused, match="moved to"):
+            left.seal()
+        with Ledger.open(new, seal=True) as ledger:
+            assert ledger.run(call("note.write", "order-8"), lambda effect: "written") == "written"
+        with pytest.raises(SignerRefused, match="moved to"):
+            left.continue_journal()
+        for command in (["seal"], ["continue", "--yes"], ["continue", "--dry-run"]):
+            assert "moved to" in cli("journal", *command, "--url", sqlite_url, code=None).err
+        assert store_of(left).journal.heads("default", 100) == heads
+    with Ledger.open(new, seal=True) as ledger:
+        assert ledger.stopped() is None
+        assert ledger.run(call("note.write", "order-9"), lambda effect: "written") == "written"
+    assert cli("verify", "--url", new, "--key", key).code == 0
