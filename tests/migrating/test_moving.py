@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -200,3 +200,35 @@ def test_nothing_is_signed_where_a_ledger_was(sqlite_url: str, keys: Path, cli: 
         assert ledger.stopped() is None
         assert ledger.run(call("note.write", "order-9"), lambda effect: "written") == "written"
     assert cli("verify", "--url", new, "--key", key).code == 0
+
+
+def test_nothing_is_recorded_where_a_ledger_was(ends: tuple[str, str], keys: Path) -> None:
+    old, new = ends
+    filled(old)
+    with Ledger.open(old, seal=False) as left:
+        left.run(call("note.write", "order-5"), lambda effect: "written")
+        doubted = left.effects(status="in_doubt")[0]
+        (asked,) = left.approvals(status="pending")
+        run = left.start_run("order-6", agent="billing")
+        store_of(left).__dict__.get("_kept_here", {}).clear()  # as a second later
+        move(old, new, by="ana")
+        tree = store_of(left).journal.tree("default")
+        attempts: list[Callable[[], object]] = [
+            lambda: left.record("order-5", "acme.noted", {"a": 1}),
+            lambda: run.record("acme.noted", 1),
+            lambda: run.checkpoint({"next": "mail"}),
+            lambda: left.settle(doubted, Succeeded(1), by="ana", evidence="seen"),
+            lambda: left.approve(asked.id, digest=asked.digest, by="ana"),
+            lambda: left.start_run("order-7", agent="billing"),
+            lambda: left.resume_run("order-4"),
+            lambda: left.erase(run_id="order-5", by="ana", reason="asked"),
+        ]
+        for attempt in attempts:
+            with pytest.raises(IllegalMove, match="moved to"):
+                attempt()
+        assert store_of(left).journal.waiting("default") == 0
+        assert store_of(left).journal.tree("default") == tree
+        assert doubted in left.effects(status="in_doubt")
+    with Ledger.open(new, seal=False) as ledger:
+        ledger.settle(doubted.id, Succeeded(1), by="ana", evidence="seen")
+        assert ledger.record("order-5", "acme.noted", {"a": 1}).status == "recorded"
