@@ -54,7 +54,10 @@ class AsyncLedger(OpenedDesk):
         await self.close()
 
     async def close(self) -> None:
-        """Finishes what is under way and closes the store."""
+        """Write and seal what was recorded so far, and close the store. Do not wait for handlers.
+
+        End your calls first: a handler that returns later gets `ResultNotRecorded`, and its effect is in doubt.
+        """
         await asyncio.to_thread(self._close)
 
     async def run(

@@ -50,7 +50,10 @@ class Ledger(OpenedDesk):
         self.close()
 
     def close(self) -> None:
-        """Finishes what is under way and closes the store."""
+        """Write and seal what was recorded so far, and close the store. Do not wait for handlers.
+
+        End your calls first: a handler that returns later gets `ResultNotRecorded`, and its effect is in doubt.
+        """
         self._close()
 
     def run(

@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from indelible.core.effects.stops import Stop
-from indelible.core.journal.journal import Tree
+from indelible.core.commands import Record
+from indelible.core.effects.stops import STOPS_RUN, Stop
+from indelible.core.journal.journal import JOURNAL_RUN, Tree
 from indelible.core.moving import (
     ORIGIN_REF,
     Held,
+    adds_to_record,
     check_goes_on_here,
     check_holds,
+    check_is_kept_here,
     check_is_leaving,
     check_is_quiet,
     check_redaction,
@@ -28,7 +31,7 @@ from indelible.core.moving import (
 )
 from indelible.errors import IllegalMove, Misconfigured
 from tests.core.journals import MemoryTree
-from tests.core.making import ADA, HOUR, NOON, SECOND, effect
+from tests.core.making import ADA, HOUR, NOON, SECOND, claim_of, effect, finish, open_command, settle, stamp
 
 PLACE = "postgresql://db-2/agents"
 THERE = moved_to(PLACE)
@@ -53,6 +56,21 @@ def test_effects_that_go_on_elsewhere_are_not_let_go() -> None:
         check_goes_on_here(LEFT, "acme")
     for stop in (None, ANGRY, lifted(LEFT)):
         check_goes_on_here(stop, "acme")
+
+
+def test_nothing_is_added_to_a_record_that_goes_on_elsewhere() -> None:
+    with pytest.raises(IllegalMove, match="acme was moved to postgresql://db-2/agents"):
+        check_is_kept_here(LEFT, "acme")
+    for stop in (None, ANGRY, lifted(LEFT)):
+        check_is_kept_here(stop, "acme")
+    assert adds_to_record(settle())
+    assert adds_to_record(fact("order-1"))
+    assert not any(map(adds_to_record, (open_command(), finish(claim_of(effect())))))
+    assert not any(adds_to_record(fact(run_id)) for run_id in (STOPS_RUN, JOURNAL_RUN))
+
+
+def fact(run_id: str) -> Record:
+    return Record(tenant="acme", run_id=run_id, stamp=stamp(), event_type="acme.noted", facts=b"{}")
 
 
 def test_a_tenant_leaves_stopped_whoever_had_stopped_it_before() -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from indelible.core.runs.resuming import context_content
 from indelible.core.runs.run import side_effect_key
-from indelible.errors import RunDriven, UnknownCheckpoint
+from indelible.errors import RunDriven, RunLost, RunOver, UnknownCheckpoint
 from tests.chaos.procs import Child
 from tests.scenarios.hands import Hand, inside, resumed, started, told
 from tests.scenarios.shells import Count, Driver, Shell, charge, in_thread
@@ -330,3 +330,26 @@ def test_30_calls_in_the_blocks_of_two_runs_at_once_belong_to_their_own(ledger: 
         assert {effect.args["text"].split()[0] for effect in ledger.effects(run_id=name)} == {name}
         assert len(ledger.effects(run_id=name)) == 20
     assert {run.status for run in ledger.runs()} == {"completed"}
+
+
+# ── A process that gave its run away ─────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", ["hand_off", "release", "cancel", "complete", "fail"])
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_who_gave_a_run_away_makes_no_call_in_its_block(ledger: Driver, shell: Shell, how: str, is_taken: bool) -> None:
+    handler = Count()
+
+    def body(run: Any) -> None:
+        ledger.run(charge(run_id="r1"), handler)
+        getattr(run, how)(*{"hand_off": ["ben"], "fail": ["broken"]}.get(how, []))
+        if is_taken and how not in ("cancel", "complete"):
+            resumed(shell.open())
+        with pytest.raises(RunLost if is_taken and how not in ("cancel", "complete") else RunOver):
+            ledger.run(charge(run_id="r1", args={"amount": 6}), handler)
+        assert ledger.run(charge(run_id="r1"), handler) == "done", "what was done replays"
+
+    inside(ledger, body)
+    assert handler.entries == 1
+    ledger.run(charge(run_id="r1", args={"amount": 7}), handler)
+    assert handler.entries == 2, "after the block it is one that calls by the run's id, as workers do"

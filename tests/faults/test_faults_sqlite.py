@@ -344,6 +344,18 @@ def log_replaced(file: Path) -> None:
     Path(f"{file}-new").rename(f"{file}-wal")
 
 
+def log_emptied(file: Path) -> None:
+    os.truncate(f"{file}-wal", 0)
+
+
+def index_deleted(file: Path) -> None:
+    Path(f"{file}-shm").unlink()
+
+
+def index_moved(file: Path) -> None:
+    Path(f"{file}-shm").rename(f"{file}-old")
+
+
 def deleted(file: Path) -> None:
     file.unlink()
 
@@ -357,7 +369,9 @@ def replaced(file: Path) -> None:
     Path(f"{file}-new").rename(file)
 
 
-@pytest.mark.parametrize("loss", [log_deleted, log_replaced, deleted, emptied, replaced])
+@pytest.mark.parametrize(
+    "loss", [log_deleted, log_replaced, log_emptied, index_deleted, index_moved, deleted, emptied, replaced]
+)
 @pytest.mark.parametrize("when", ["before", "inside"])
 def test_58_a_file_or_log_that_is_gone_is_refused_and_starts_nothing(tmp_path: Path, loss: Any, when: str) -> None:
     file = tmp_path / "ledger.db"
@@ -379,6 +393,44 @@ def test_58_a_file_or_log_that_is_gone_is_refused_and_starts_nothing(tmp_path: P
         ledger.run(charge(args={"amount": 3}), handler)
     assert len(entered) == (when == "inside")
     ledger.close()
+
+
+PAY = """
+import sys
+from indelible import Ledger, ToolCall
+with Ledger.open(f"sqlite:///{sys.argv[1]}") as ledger:
+    for n in map(int, sys.argv[2:]):
+        call = ToolCall(tool="charge", args={"amount": n}, run_id="order-1")
+        print(ledger.run(call, lambda effect: "entered"))
+"""
+
+
+def test_58_a_process_without_the_index_of_the_log_undoes_nothing_when_it_closes(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    ledger = Ledger.open(f"sqlite:///{file}")
+    assert ledger.run(charge(args={"amount": 1}), lambda effect: "paid") == "paid"
+    index_deleted(file)
+    assert run_elsewhere(PAY, file, "1", "2").split() == ["paid", "entered"]
+    with pytest.raises(StoreError):
+        ledger.run(charge(args={"amount": 3}), lambda effect: "entered")
+    ledger.close()
+    assert run_elsewhere(READ, file, HOW_MANY).strip() == "2"
+
+
+CHECKPOINT = (
+    "import apsw, sys; c = apsw.Connection(sys.argv[1]); print(*c.execute('PRAGMA wal_checkpoint(TRUNCATE)').get)"
+)
+
+
+def test_58_a_log_that_another_program_truncates_by_a_checkpoint_is_whole(tmp_path: Path) -> None:
+    file = tmp_path / "ledger.db"
+    with Ledger.open(f"sqlite:///{file}", seal=False) as ledger:
+        for number in range(3):
+            assert ledger.run(charge(args={"amount": number}), lambda effect: "paid") == "paid"
+            assert run_elsewhere(CHECKPOINT, file).startswith("0 ")
+            assert Path(f"{file}-wal").stat().st_size == 0
+        assert ledger.run(charge(args={"amount": 3}), lambda effect: "paid") == "paid"
+    assert run_elsewhere(READ, file, HOW_MANY).strip() == "4"
 
 
 def test_58_a_log_deleted_inside_a_transaction_commits_nothing(tmp_path: Path) -> None:

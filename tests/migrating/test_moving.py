@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,7 @@ import pytest
 import indelible
 from indelible import AwaitingApproval, Claimed, Ledger, Succeeded, ToolCall
 from indelible.core.ports import Filter
-from indelible.errors import IllegalMove, Misconfigured, Stopped, StoreError
+from indelible.errors import IllegalMove, Misconfigured, SignerRefused, Stopped, StoreError
 from indelible.migrating.moving import move
 from indelible.stores import open_store
 from indelible.stores.carrying import TABLES, Row, carry
@@ -179,3 +179,56 @@ def test_what_does_not_arrive_as_it_was_sent_is_not_kept(sqlite_url: str, keys: 
         carry(rows, Careless(empty._connection), lambda done, total: None)
     with carrying_out(new) as left:
         assert left.tenants() == []
+
+
+def test_nothing_is_signed_where_a_ledger_was(sqlite_url: str, keys: Path, cli: Cli, tmp_path: Path) -> None:
+    new = f"sqlite:///{tmp_path / 'new.db'}"
+    key, _ = filled(sqlite_url)
+    with Ledger.open(sqlite_url, seal=True) as left:
+        move(sqlite_url, new, by="ana")
+        heads = store_of(left).journal.heads("default", 100)
+        with pytest.raises(SignerRefused, match="moved to"):
+            left.seal()
+        with Ledger.open(new, seal=True) as ledger:
+            assert ledger.run(call("note.write", "order-8"), lambda effect: "written") == "written"
+        with pytest.raises(SignerRefused, match="moved to"):
+            left.continue_journal()
+        for command in (["seal"], ["continue", "--yes"], ["continue", "--dry-run"]):
+            assert "moved to" in cli("journal", *command, "--url", sqlite_url, code=None).err
+        assert store_of(left).journal.heads("default", 100) == heads
+    with Ledger.open(new, seal=True) as ledger:
+        assert ledger.stopped() is None
+        assert ledger.run(call("note.write", "order-9"), lambda effect: "written") == "written"
+    assert cli("verify", "--url", new, "--key", key).code == 0
+
+
+def test_nothing_is_recorded_where_a_ledger_was(ends: tuple[str, str], keys: Path) -> None:
+    old, new = ends
+    filled(old)
+    with Ledger.open(old, seal=False) as left:
+        left.run(call("note.write", "order-5"), lambda effect: "written")
+        doubted = left.effects(status="in_doubt")[0]
+        (asked,) = left.approvals(status="pending")
+        run = left.start_run("order-6", agent="billing")
+        store_of(left).__dict__.get("_kept_here", {}).clear()  # as a second later
+        move(old, new, by="ana")
+        tree = store_of(left).journal.tree("default")
+        attempts: list[Callable[[], object]] = [
+            lambda: left.record("order-5", "acme.noted", {"a": 1}),
+            lambda: run.record("acme.noted", 1),
+            lambda: run.checkpoint({"next": "mail"}),
+            lambda: left.settle(doubted, Succeeded(1), by="ana", evidence="seen"),
+            lambda: left.approve(asked.id, digest=asked.digest, by="ana"),
+            lambda: left.start_run("order-7", agent="billing"),
+            lambda: left.resume_run("order-4"),
+            lambda: left.erase(run_id="order-5", by="ana", reason="asked"),
+        ]
+        for attempt in attempts:
+            with pytest.raises(IllegalMove, match="moved to"):
+                attempt()
+        assert store_of(left).journal.waiting("default") == 0
+        assert store_of(left).journal.tree("default") == tree
+        assert doubted in left.effects(status="in_doubt")
+    with Ledger.open(new, seal=False) as ledger:
+        ledger.settle(doubted.id, Succeeded(1), by="ana", evidence="seen")
+        assert ledger.record("order-5", "acme.noted", {"a": 1}).status == "recorded"

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from indelible.core.commands import Command, Expire, Finish, Keep, Open, Record, Relinquish
 from indelible.core.effects.effect import Actor, Effect
-from indelible.core.effects.stops import Stop, stop_after
-from indelible.core.journal.journal import Prove, Tree
+from indelible.core.effects.stops import STOPS_RUN, Stop, stop_after
+from indelible.core.journal.journal import JOURNAL_RUN, Prove, Tree
 from indelible.core.journal.merkle import is_consistent
 from indelible.core.journal.notes import log_name
 from indelible.core.sheets import Sheet, SheetRef, body_of
@@ -90,6 +91,22 @@ def check_goes_on_here(stop: Stop | None, tenant: str) -> None:
             f"{tenant} was {stop.reason}, and what was done there since is not known here: it could be done twice. Use "
             "it there. If that move never came to its end, do it again; if it never will: indelible go --force"
         )
+
+
+def adds_to_record(command: Command) -> bool:
+    """Does a command add something to a tenant's record that is lost if the tenant goes on elsewhere?
+
+    Claims are refused by the stop. Reports of handlers, what the journal tells of itself and the stop are let through.
+    """
+    if isinstance(command, Open | Finish | Relinquish | Expire | Keep):
+        return False
+    return not (isinstance(command, Record) and command.run_id in (STOPS_RUN, JOURNAL_RUN))
+
+
+def check_is_kept_here(stop: Stop | None, tenant: str) -> None:
+    """Raises `IllegalMove` when something is to be recorded at a place that the tenant has left."""
+    if stop is not None and is_moved_away(stop):
+        raise IllegalMove(f"{tenant} was {stop.reason}; nothing was recorded here. Do it there")
 
 
 def check_is_leaving(stop: Stop | None, tenant: str, reason: str) -> None:

@@ -100,7 +100,7 @@ class Engine:
         self._may_wait = True
 
     def close(self) -> None:
-        """Finishes what is under way and gives everything back."""
+        """Write and seal what was recorded so far, and give everything back; handlers are not waited for."""
         self.heartbeats.close()
         self.writer.close()
         self.notary.close()

@@ -54,12 +54,15 @@ class Sealer:
         stamp: Callable[[], Stamp],
         *,
         cosign: Cosign | None = None,
+        is_moving: bool = False,
     ) -> None:
+        """Seal a tenant's journal; only the program that moves the tenant (`is_moving`) seals what it leaves behind."""
         self._store = store
         self._tenant = tenant
         self._signer = signer
         self._stamp = stamp
         self._cosign = cosign
+        self._is_moving = is_moving
         self._origin: str | None = None
 
     @property
@@ -78,7 +81,12 @@ class Sealer:
         return self._store.journal
 
     def seal(self) -> Note | None:
-        """Takes everything that waits into the tree and gives its signed head; None while there are no events."""
+        """Takes everything that waits into the tree and gives its signed head; None while there are no events.
+
+        Raises:
+            SignerRefused: More was signed than is here, or the tenant was moved to another database.
+        """
+        self._check_is_here()
         self._introduce_key()
         self.integrate()
         while True:
@@ -199,6 +207,7 @@ class Sealer:
 
     def lost(self) -> tuple[TreeHead, Tree]:
         """Return the head that was signed and is not here, and the tree that is; raise if nothing is lost."""
+        self._check_is_here()
         self.integrate()
         lost = lost_head(self._store, self._tenant, self._signer) or self._declared_lost()
         if lost is None:
@@ -270,7 +279,16 @@ class Sealer:
                 self._stop_for({self._tenant: problem})
                 raise SignerRefused(f"{self.origin}: {problem}. Restore a backup of the database")
 
+    def _check_is_here(self) -> None:
+        stop = stop_of(self._store, self._tenant)
+        if stop is not None and is_moved_away(stop) and not self._is_moving:
+            raise SignerRefused(
+                f"{self._tenant} was {stop.reason}, and nothing is signed here any more: that would be a second "
+                "history under one name. Use it there"
+            )
+
     def _sign(self, tree: Tree) -> Note:
+        self._check_is_here()  # after the tree was read: what is in it then was carried along, so it forks nothing
         head = TreeHead(self.origin, tree.size, tree.root)
         last = self._signer.last(self.origin)
         self._check_writers(tree, 0 if last is None else last.size)

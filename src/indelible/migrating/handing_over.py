@@ -126,4 +126,4 @@ class Handover:
             self._sealer(target, file_signer(self._new)).seal()
 
     def _sealer(self, store: Store, signer: StatefulSigner) -> Sealer:
-        return Sealer(store, self._tenant, signer, lambda: self._mint.stamp(SYSTEM))
+        return Sealer(store, self._tenant, signer, lambda: self._mint.stamp(SYSTEM), is_moving=True)

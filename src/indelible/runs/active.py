@@ -82,6 +82,7 @@ class ActiveRun(CarriedRun):
         self._is_over = is_replay
         self._is_lost = False
         self._is_parents = False
+        self._is_entered = False
 
     @property
     def id(self) -> str:
@@ -406,21 +407,28 @@ class ActiveRun(CarriedRun):
     def release(self) -> None:
         """Lets go of the run as it is: it stays active, and anybody can resume it at once."""
         self._check_own()
-        self._is_over = True
-        self._desk.let_go(self)
+        self._give_up()
         self._keeping.let_go(self.id, hash_of(self.token))
 
     def _end(self, status: RunStatus, reason: str, checkpoint: NewCheckpoint | None = None) -> Run:
         self._check_own()
         with self._noting_loss():
             self._run = self._keeping.end(self.id, self.token, status, reason, checkpoint)
-        self._is_over = True
-        self._desk.let_go(self)
+        self._give_up()
         return self._run
+
+    def _give_up(self) -> None:
+        """Note that this process drives the run no longer; calls in its block still show its right, and are refused."""
+        self._is_over = True
+        if self._is_entered:
+            self._desk.lose(self)
+        else:
+            self._desk.let_go(self)
 
     def __enter__(self) -> ActiveRun:
         self._check_enter()
         self._enter_block()
+        self._is_entered = True
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -431,6 +439,7 @@ class ActiveRun(CarriedRun):
         """Ends the run by how its block was left; when even that cannot be written, the error says so."""
         if self._is_parents:
             return
+        self._is_entered = False
         if self._is_over:
             self._desk.let_go(self)
             return

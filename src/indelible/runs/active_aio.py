@@ -112,6 +112,7 @@ class AsyncActiveRun(CarriedRun):
     async def __aenter__(self) -> AsyncActiveRun:
         self._inner._check_enter()
         self._enter_block()
+        self._inner._is_entered = True
         return self
 
     async def __aexit__(

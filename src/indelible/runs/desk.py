@@ -349,8 +349,7 @@ class RunsDesk:
         self.keeping.hand_over(run_id, Handover(to=name, until=until), f"handed over to {name}")
         active = self.driven.get(run_id)
         if active is not None:
-            active._is_over = True  # so the end of its block ends nothing
-            self.let_go(active)
+            active._give_up()  # so the end of its block ends nothing
 
     def take_back(self, run_id: str, by: Actor, reason: str, *, force: bool) -> Run:
         """Take a run back that the other ledger never imported."""

@@ -114,7 +114,7 @@ class Ledgers:
             ledger._engine.end_waits()
 
     async def close(self) -> None:
-        """Finishes what is under way in each of them, and closes the store."""
+        """Write and seal what was recorded so far in each of them, and close the store."""
         for finish in self.finishing:
             await finish()
         await self.gateway.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,9 +14,10 @@ from datetime import datetime, timedelta
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import STOP_REF, read_stop
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.macs import Macs
-from indelible.core.moving import origin_of
+from indelible.core.moving import adds_to_record, check_is_kept_here, origin_of
 from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
@@ -34,6 +37,7 @@ from indelible.stores.postgres.trouble import Patience, explained, patiently, pa
 
 PATIENCE = timedelta(seconds=10)
 _MOST_TENANTS = 1000
+_LOOK_EVERY = 1.0
 
 
 class PostgresStore:
@@ -90,6 +94,7 @@ class PostgresStore:
         """Takes a name for this process; a forked child is a writer of its own."""
         self.writer_id = uuid.uuid4().hex
         self._provenances: dict[str, Provenance] = {}
+        self._kept_here: dict[str, float] = {}
 
     @property
     def sign_event(self) -> Callable[[bytes], bytes] | None:
@@ -145,7 +150,19 @@ class PostgresStore:
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         """Decides on what is known and writes guarded: one statement in the common case."""
         self._check_open()
+        if any(adds_to_record(command) for command in commands):
+            self._check_is_kept_here(tenant)
         return self._lane.apply(tenant, commands, known)
+
+    def _check_is_kept_here(self, tenant: str) -> None:
+        """Raise if the tenant was moved to another database; looked up once a second, and for no call."""
+        if time.monotonic() - self._kept_here.get(tenant, -math.inf) < _LOOK_EVERY:
+            return
+        found = self.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
+        check_is_kept_here(read_stop(found[0]) if found else None, tenant)
+        if len(self._kept_here) >= _MOST_TENANTS:
+            self._kept_here.clear()
+        self._kept_here[tenant] = time.monotonic()
 
     def heartbeat(self, claim: Claim, lease: timedelta) -> bool:
         """Extends the lease while the claim holds."""

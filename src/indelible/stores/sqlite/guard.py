@@ -37,6 +37,10 @@ Place = tuple[int, int]
 _SHARED = (0x40000002, 510)
 _IN_USE = (128, 1)
 _CAN_LOCK = hasattr(fcntl, "F_OFD_SETLK")
+# From wal.c: in the log's index, whether it was begun, the size of a page, and how many frames the log has; in the log,
+# its own header and that of each frame.
+_INDEX = struct.Struct("=12xB1xHI")
+_LOG_HEADER, _FRAME_HEADER = 32, 24
 
 
 def place_of(path: str | os.PathLike[str]) -> Place | None:
@@ -99,6 +103,21 @@ class Guard:
                 for name, held in ((self._path, _SHARED), (f"{self._path}-shm", _IN_USE)):
                     self._files.append(open_beside(name, os.O_RDONLY))
                     _lock(self._files[-1], fcntl.F_RDLCK, held)
+
+    def has_whole_log(self, log: str) -> bool:
+        """Say whether the log is as long as its index says; where the guard holds no index, it is taken for whole.
+
+        The size is read first: a checkpoint that may truncate the log tells so in the index before it does.
+        """
+        if len(self._files) < 2:
+            return True
+        size = os.stat(log).st_size  # noqa: PTH116  around every write, so it is the quick one
+        found = os.pread(self._files[1].fileno(), _INDEX.size, 0)
+        if len(found) < _INDEX.size:
+            return True
+        is_begun, page, frames = _INDEX.unpack(found)
+        page = 65536 if page == 1 else page
+        return not is_begun or not frames or size >= _LOG_HEADER + frames * (_FRAME_HEADER + page)
 
     def release(self, close: Callable[[], None]) -> None:
         """Close a store's connections by calling `close`; with the last store, give the locks back first.

@@ -13,8 +13,10 @@ from indelible.core.batch import Batch, decide
 from indelible.core.commands import Command, Open, Record, refs_of, runs_named_by
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
+from indelible.core.effects.stops import STOP_REF, read_stop
 from indelible.core.events import Event, Head, Provenance
 from indelible.core.macs import Macs
+from indelible.core.moving import adds_to_record, check_is_kept_here
 from indelible.core.ports import Clock
 from indelible.core.sheets import SheetRef
 from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
@@ -40,6 +42,8 @@ class Pen:
         self._clock = clock
         self._heads: dict[tuple[str, str], Head] = {}
         self._heads_version: object = None
+        self._kept_here: set[str] = set()
+        """Names tenants that were not moved away when this was read last; forgotten with the heads."""
 
     def write(
         self,
@@ -62,12 +66,23 @@ class Pen:
         batch = decide(commands, effects, self._heads_of(tenant, runs, by.macs), self._clock.now(), by, sheets)
         if is_guess and not is_guarded(batch, effects):
             raise Refused
+        if batch.events and any(adds_to_record(command) for command in commands):
+            self._check_is_kept_here(tenant, by.macs)
         if not batch.is_empty:
             self._write(tenant, batch)
         return batch
 
+    def _check_is_kept_here(self, tenant: str, macs: Macs | None) -> None:
+        """Raise if the tenant was moved to another database; read again only after another connection wrote."""
+        if tenant not in self._kept_here:
+            stop = read_sheets(self._connection, tenant, [STOP_REF], macs)[STOP_REF]
+            check_is_kept_here(None if stop is None else read_stop(stop), tenant)
+            self._kept_here.add(tenant)
+
     def remember(self, tenant: str, batch: Batch) -> None:
         """Notes the heads that a committed batch left."""
+        if STOP_REF in batch.sheets:
+            self._kept_here.discard(tenant)
         for run, (_, head) in batch.heads.items():
             self._heads[tenant, run] = head
 
@@ -80,6 +95,7 @@ class Pen:
         version = self._connection.execute(SQL["data_version"]).get
         if version != self._heads_version or len(self._heads) > _MOST_HEADS:
             self._heads.clear()
+            self._kept_here.clear()
             self._heads_version = version
         heads = {run: head for run in runs if (head := self._heads.get((tenant, run))) is not None}
         unknown = [(tenant, run) for run in runs if run not in heads]

@@ -42,7 +42,7 @@ from indelible.stores.sqlite.write_lock import WriteLock
 
 Expect = Callable[[str, str | None], None]
 """Is asked with a file's whole path and the name of the ledger in it, None if it has none yet; raises to refuse it."""
-_Where = tuple[Place | None, Place | None]
+_Where = tuple[Place | None, ...]
 
 
 class _SetBack(Exception):
@@ -142,7 +142,7 @@ class SqliteStore:
                     raise
         make_file(self._path)
         real = os.path.realpath(self._path)  # beside this one SQLite puts its files
-        self._log = f"{real}-wal"
+        self._log, self._index = f"{real}-wal", f"{real}-shm"
         return Guard.of(real)
 
     def _bring_up_to_date(self) -> None:
@@ -156,7 +156,7 @@ class SqliteStore:
             self._expect(self.file, ledger_name)
 
     def _hold_place(self) -> _Where | None:
-        """Hold the database's locks, and return where it and its log are."""
+        """Hold the database's locks, and return where it, its log and the log's index are."""
         if self._guard is None:
             return None
         self._has_log = self._writer.pragma("journal_mode") == "wal"
@@ -165,7 +165,8 @@ class SqliteStore:
         return self._where()
 
     def _where(self) -> _Where:
-        return _whole_place_of(self._path), place_of(self._log) if self._has_log else None
+        here = _whole_place_of(self._path)
+        return (here, place_of(self._log), place_of(self._index)) if self._has_log else (here,)
 
     def stand_still(self) -> None:
         """Keeps the threads of this process out of SQLite, until `go_on`."""
@@ -200,17 +201,29 @@ class SqliteStore:
                 self._connect()
 
     def _check_place(self) -> None:
-        """Raise if the file or its log is no longer where it was: no other process would ever see what is written.
+        """Raise if the file, its log or index is not where it was, or the log is short: others would not see a write.
 
         Called before each write, and again before it is answered: what was written to a file that is gone starts
         nothing.
         """
-        if self._place is not None and self._where() != self._place:
-            raise StoreUnavailable(
-                f"{self.address} or its log, {Path(self._log).name}, was moved, deleted, emptied or replaced while "
-                "this process had it open; nothing was written that another process can see. Stop all programs that "
-                "use it, put the files back or restore a backup, and start again: docs/how-to/backup.md"
-            )
+        if self._is_out_of_place():
+            raise self._out_of_place()
+
+    def _is_out_of_place(self) -> bool:
+        if self._place is None or self._guard is None:
+            return False
+        if self._where() != self._place:
+            return True
+        # Looked at again if it is too short: another program may have written between the two reads.
+        return self._has_log and not any(self._guard.has_whole_log(self._log) for _ in range(_LOOKS_AT_LOG))
+
+    def _out_of_place(self) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"{self.address}, its log ({Path(self._log).name}) or its index ({Path(self._index).name}) was moved, "
+            "deleted, emptied or replaced while this process had it open; nothing was written that another process "
+            "can see. Stop all programs that use it, put the files back or restore a backup, and start again: "
+            "docs/how-to/backup.md"
+        )
 
     # Writing
 
@@ -478,6 +491,8 @@ class SqliteStore:
         if os.getpid() != self._pid:
             return
         with self._writing.threads, self._reading:
+            if self._is_out_of_place():
+                self._leave_log()
             guard, self._guard = self._guard, None
             if guard is None:
                 self._close_connections()
@@ -487,6 +502,11 @@ class SqliteStore:
         if self._wake_file is not None:
             self._wake_file.close()
             self._wake_file = None
+
+    def _leave_log(self) -> None:
+        """Close without a last checkpoint: with an index that others do not share, it would undo their commits."""
+        for connection in (self._reader, self._writer):
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def _close_connections(self) -> None:
         self._reader.close()
@@ -511,6 +531,7 @@ _STORES: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 # Whoever forks inside a transaction of its own holds a lock that it would wait for here.
 _FORK_PATIENCE = 2.0
 _MOST_TENANTS = 1000
+_LOOKS_AT_LOG = 3
 
 
 def _stand_still() -> None:
