@@ -17,7 +17,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
@@ -69,7 +69,7 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
     """
     if isinstance(value, (type, Enum)):
         return None
-    found = _attributes(value)
+    found, kind = _attributes(value), cast(Any, type(value))
     if isinstance(value, Mapping):
         items = {str(name): one for name, one in value.items()}
         if len(items) < len(value):  # two names that are written alike: one of them would not be shown
@@ -82,11 +82,11 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
         found |= {name: getattr(value, name) for name in named if hasattr(value, name)}
     elif isinstance(value, functools.partial):
         return found | {"func": value.func, "args": value.args, "keywords": value.keywords}
-    if not found or type(value).__module__ == "builtins":
+    if not found or kind.__module__ == "builtins":
         return None
     if isinstance(value, _PLAIN):
         return {_free("value", found): _plain(value), **found}
-    return found if _is_whole(type(value)) else {**found, _free(NOT_SHOWN, found): _type_of(value)}
+    return found if _is_whole(kind) else {**found, _free(NOT_SHOWN, found): _type_of(value)}
 
 
 @functools.lru_cache(maxsize=1024)

@@ -15,6 +15,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolNode
 from langgraph.pregel import Pregel
 from langgraph.pregel.remote import RemoteGraph
 
+from indelible.integrations.entries import carries_out
 from indelible.integrations.everywhere.reach import (
     Around,
     Undo,
@@ -78,7 +79,8 @@ def _watching(watch: Watch) -> list[Callable[[], Undo]]:
         return astream(self, *args, **words)
 
     def note_call(tool: BaseTool) -> None:
-        if running_here() is None:
+        running = running_here()
+        if running is None or not carries_out(running, lambda name, _: name == tool.name):
             watch.note(NAME, "tools that the program calls itself", [tool.name])
 
     @functools.wraps(run)
