@@ -11,7 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, ModelSettings, RunConfig, Runner, RunState, WebSearchTool, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    RunConfig,
+    RunHooks,
+    Runner,
+    RunState,
+    WebSearchTool,
+    function_tool,
+    set_tracing_disabled,
+)
 from agents.realtime import RealtimeAgent, RealtimeRunner
 from agents.realtime.model_events import RealtimeModelToolCallEvent
 from agents.realtime.testing import ScriptedRealtimeModel
@@ -485,6 +495,49 @@ async def test_88_an_agent_as_a_tool_has_not_ended_while_it_is_paused(ledger: Le
             result = await Runner.run(outer, state)
     assert (result.final_output, done) == ("done", ["paid"])
     assert [effect.status for effect in ledger.effects(tool="billing")] == ["succeeded"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("word", ["input_builder", "on_stream", "hooks"])
+@pytest.mark.parametrize("words", [{"side_effect": "payment"}, {"side_effect": "read"}], ids=["payment", "read"])
+async def test_90_functions_of_an_agent_as_a_tool_that_pauses_run_again_only_if_it_reads(
+    ledger: Ledger, word: str, words: dict[str, Any]
+) -> None:
+    ran: list[str] = []
+
+    async def runs(*_: Any) -> str:
+        ran.append(word)
+        return "bill"
+
+    class Hooks(RunHooks[Any]):
+        async def on_llm_start(self, *_: Any) -> None:
+            ran.append(word)
+
+    @function_tool
+    def charge(amount: int) -> str:
+        """Charges."""
+        done.append("paid")
+        return "paid"
+
+    given: Any = {word: Hooks() if word == "hooks" else runs}
+    terms = {"charge": {"side_effect": "payment", "approval": "required"}, "billing": words}
+    gate = LedgerTools(ledger, run="order-1", terms=terms)
+    inner = Agent(name="inner", model=ScriptedModel(PAYS), tools=gate.tools([charge]))
+    bills = function_call("billing", {"input": "bill"}, call_id="call_abcdefghik")
+    said = ScriptedModel([[bills], [assistant_message("done")]])
+    outer = Agent(name="outer", model=said, tools=gate.tools([inner.as_tool("billing", "Bills.", **given)]))
+    result = await Runner.run(outer, "go")
+    before = len(ran)
+    (approval,) = ledger.approvals(status="pending")
+    ledger.approve(approval, digest=approval.digest, by="ana")
+    state = result.to_state()
+    assert await gate.answer(state) == []
+    result = await Runner.run(outer, state)
+    (effect,) = ledger.effects(tool="billing")
+    if words["side_effect"] == "read":
+        assert (effect.status, effect.attempt, done, len(ran) > before) == ("succeeded", 2, ["paid"], True)
+    else:
+        assert (effect.status, effect.attempt, done, len(ran)) == ("in_doubt", 1, [], before)
 
 
 # What leaves with a request

@@ -34,6 +34,7 @@ _WAYS: Mapping[type, str] = {
     HostedMCPTool: "hosted MCP",
 }
 _FUNCTIONS = ("custom_output_extractor", "input_builder", "on_stream")
+_RUN_AGAIN = ("input_builder", "on_stream", "hooks")
 
 
 def note_unguarded(watch: Watch, agent: Any, tools: Iterable[Tool], guarded: Sequence[Tool] = ()) -> None:
@@ -82,10 +83,15 @@ def entered_by(tool: FunctionTool) -> Any:
     return getattr(entrance, "_invoke_tool_impl", None)
 
 
-def _has_functions(tool: FunctionTool) -> bool:
+def runs_again(tool: FunctionTool) -> bool:
+    """Say whether an agent as a tool calls functions of the program again if it is resumed after a pause."""
+    return _has_functions(tool, _RUN_AGAIN)
+
+
+def _has_functions(tool: FunctionTool, words: Sequence[str] = _FUNCTIONS) -> bool:
     """Say whether an agent as a tool calls functions of the program; one whose code cannot be seen does."""
     entered = entered_by(tool)
     if not inspect.isfunction(entered):
         return True
     known = inspect.getclosurevars(entered).nonlocals
-    return any(known.get(word) is not None for word in _FUNCTIONS)
+    return any(known.get(word) is not None for word in words)
