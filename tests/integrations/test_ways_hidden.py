@@ -43,7 +43,9 @@ from langgraph.pregel.remote import RemoteGraph
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.native_tools import WebSearchTool as NativeWebSearch
 from pydantic_ai.realtime import RealtimeModel
 from pydantic_ai.realtime._inferred_lifecycle import InferredLifecycle
@@ -514,7 +516,16 @@ OPENAI_ALIKE: dict[str, tuple[str, Callable[[], Any]]] = {
     "entrance": ("functions of agents as tools", entrance_wrapped),
 }
 
+
+def by_fallback() -> None:
+    settings: Any = {"extra_body": {"tools": [MCP]}}
+    inner = FunctionModel(lambda *_: ModelResponse(parts=[TextPart("done")]), settings=settings)
+    model = WrapperModel(FallbackModel(FunctionModel(lambda *_: ModelResponse(parts=[TextPart("done")])), inner))
+    asyncio.run(PydanticAgent(model).run("go", conversation_id="order-1"))
+
+
 HIDDEN = {
+    "Pydantic AI: fallback": ("native tools", by_fallback),
     **{f"LangGraph: {name}": tried for name, tried in LOOKING_ALIKE.items()},
     **{f"OpenAI Agents: {name}": tried for name, tried in OPENAI_ALIKE.items()},
     **{f"LangGraph: {name}": tried for name, tried in LANGGRAPH.items()},
