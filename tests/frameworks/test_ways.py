@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -416,6 +417,24 @@ def test_88_other_plugins_of_adk_are_refused_beside_one_of_ours(ledger: Ledger) 
     give_own(ledger)
     with instrument(ledger, strict=True, allow=OTHERS):
         assert "other" in str(refusal_of(runs(app_of(adk_agent(charge), Other(name="other")))))
+    assert times() == 0
+
+
+@pytest.mark.parametrize("framework", ["Google ADK", "Strands"])
+def test_90_code_that_says_it_is_the_frameworks_own_is_refused(ledger: Ledger, framework: str) -> None:
+    @functools.wraps(LlmAgent.clone if framework == "Google ADK" else Agent.add_hook)
+    def pay(*_: Any, **words: Any) -> None:
+        done.append("paid")
+
+    def strands() -> None:
+        agent = strands_agent(turns=[[{"text": "done"}]])
+        agent.add_hook(pay, BeforeModelCallEvent)
+        agent("go")
+
+    turns = [[types.Part(text="done")]]
+    tried = strands if framework == "Strands" else adk(lambda: adk_agent(turns=turns, before_agent_callback=pay))
+    with instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        refusal_of(tried)
     assert times() == 0
 
 

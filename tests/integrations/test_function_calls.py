@@ -439,3 +439,33 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exec(deciding, names)
     assert names["messages"][-1]["content"] == "refunded 123"
     names["ledger"].close()
+
+
+@pytest.mark.parametrize(
+    ("rest", "runs"), [({"x": 2}, True), ({"x": 2, "y": 3}, True), ({"x": 1, "order": "2"}, False), (5, False)]
+)
+def test_90_an_edit_of_what_a_function_takes_by_name_runs_as_approved(store_url: str, rest: Any, runs: bool) -> None:
+    got: list[Any] = []
+
+    def pay(order: str, **rest: Any) -> str:
+        """Pays."""
+        got.append((order, rest))
+        return "paid"
+
+    migrate(store_url)
+    with Ledger.open(store_url) as ledger:
+        terms = {"pay": {"side_effect": "payment", "approval": "required"}}
+        calls = FunctionCalls(ledger, {"pay": pay}, run="order-1", terms=terms)
+        asked = [chat("call_abcdefgh", '{"order": "1", "x": 1}', "pay")]
+        (waits,) = calls.answer(asked).waiting
+        assert waits.approval is not None
+        edited = ledger.edit_approval(
+            waits.approval, {"order": "1", "rest": rest}, digest=waits.approval.digest, by="ana"
+        )
+        ledger.approve(edited, digest=edited.digest, by="bob")
+        if runs:
+            assert calls.answer(asked).waiting == ()
+        else:
+            with pytest.raises(BadCall):
+                calls.answer(asked)
+        assert got == ([("1", rest)] if runs else [])

@@ -44,6 +44,7 @@ from tests.integrations.langchain_agents import HELLO, Scripted, calls
 from tests.scenarios.shells import prepare_store
 from tests.waiting import eventually
 
+INSTALLED = ["crewai", "strands-agents", "google-adk", "claude-agent-sdk"]
 ASKS = {"side_effect": "payment", "approval": "required"}
 REFUSES = {
     "rules": [
@@ -846,3 +847,28 @@ async def test_88_tools_in_the_settings_of_a_model_are_refused_in_strict_mode(tm
         agent = PydanticAgent(says(), model_settings=settings, capabilities=[LedgerCapability(ledger, strict=True)])
         with pytest.raises(BadCall):
             await agent.run("go", conversation_id="order-1")
+
+
+@pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.parametrize("outer", ["helper", "pay"])
+def test_90_a_langchain_tool_inside_a_tool_is_seen(ledger: Ledger, outer: str, strict: bool) -> None:
+    paid: list[int] = []
+
+    def pay(amount: int) -> str:
+        """Pays."""
+        paid.append(amount)
+        return "paid"
+
+    inner = StructuredTool.from_function(pay)
+
+    def helps(amount: int) -> str:
+        """Helps."""
+        return str(inner.invoke({"amount": amount}))
+
+    helper = StructuredTool.from_function(helps, name=outer)
+    graph = StateGraph(MessagesState).add_node("tools", ToolNode([helper])).add_edge(START, "tools").compile()
+    said = calls((outer, {"amount": 5}, "call_abcdefgh"))
+    with instrument(ledger, strict=strict, allow=INSTALLED) as report, ledger.in_run("order-1"):
+        with contextlib.suppress(BadCall):
+            graph.invoke({"messages": [("user", "pay"), said]})
+        assert (paid, report.seen_unguarded != ()) == (([], False) if strict else ([5], True))

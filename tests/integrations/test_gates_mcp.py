@@ -13,6 +13,9 @@ import pytest
 from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.server import Server
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.function import FunctionModel
 
 from indelible import AsyncLedger, instrument, migrate
 from indelible.integrations.mcp import ledger_proxy
@@ -21,6 +24,7 @@ from tests.integrations import mcp_bank
 pytestmark = pytest.mark.anyio
 PAYS = {"side_effect": "payment"}
 ASKS = {**PAYS, "approval": "required"}
+INSTALLED = ["langgraph", "openai-agents", "crewai", "strands-agents", "google-adk", "claude-agent-sdk"]
 
 
 @pytest.fixture
@@ -116,3 +120,59 @@ async def test_91_servers_of_one_name_are_told_apart_by_their_commands(ledger: A
                 await approve(ledger)
     assert (tmp_path / "production").read_text() == ""
     assert len(await ledger.approvals(status="pending")) == 1
+
+
+# A call inside of another effect
+
+
+async def by_call(client: Client) -> Any:
+    return await client.session.call_tool("pay", {"amount": 5})
+
+
+async def by_request(client: Client) -> Any:
+    params = types.CallToolRequestParams(name="pay", arguments={"amount": 5})
+    return await client.session.send_request(types.CallToolRequest(params=params), types.CallToolResult)
+
+
+async def by_plain_request(client: Client) -> Any:
+    params = {"name": "pay", "arguments": {"amount": 5}}
+    request: Any = types.Request[Any, Any](method="tools/call", params=params)
+    return await client.session.send_request(request, types.CallToolResult)
+
+
+@pytest.mark.parametrize("send", [by_call, by_request, by_plain_request])
+@pytest.mark.parametrize("outer", ["none", "look_up", "prepare_pay", "turn"])
+async def test_90_a_call_meets_the_ledger_wherever_it_is_made(ledger: AsyncLedger, outer: str, send: Any) -> None:
+    bank, terms = Bank("bank"), {"pay": ASKS}
+
+    async def act(*_: Any, amount: int = 5) -> Any:
+        said = await send(client)
+        assert isinstance(said, types.CallToolResult)
+        return ModelResponse(parts=[TextPart("done")]) if outer == "turn" else "done"
+
+    async with Client(bank.server) as client:
+        with instrument(ledger, strict=True, terms=terms, allow=INSTALLED), ledger.in_run("order-1"):
+            if outer == "none":
+                await act()
+            elif outer == "turn":
+                await PydanticAgent(FunctionModel(act)).run("go")
+            else:
+                await ledger.tool(side_effect="read", name=outer)(act)(amount=5)
+        assert bank.paid == 0
+        await approve(ledger)
+        with instrument(ledger, strict=True, terms=terms, allow=INSTALLED), ledger.in_run("order-1"):
+            await send(client)
+            await send(client)
+    assert bank.paid == 1
+    (effect,) = await ledger.effects(tool="pay")
+    assert effect.status == "succeeded"
+
+
+async def test_90_the_tool_of_a_gate_around_it_is_the_same_call_and_once(ledger: AsyncLedger) -> None:
+    bank = Bank("bank")
+    async with Client(bank.server) as plain, Client(ledger_proxy(ledger, plain, run="order-1")) as behind:
+        with instrument(ledger), ledger.in_run("order-1"):
+            await behind.session.call_tool("pay", {"amount": 5})
+    assert bank.paid == 1
+    keys = {effect.key for effect in await ledger.effects(tool="pay")}
+    assert len(keys) == len(await ledger.effects(tool="pay"))

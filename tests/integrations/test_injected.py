@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
+import io
 import json
 import threading
+from collections import namedtuple
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import InitVar, dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
+from enum import Enum
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 import pytest
@@ -524,6 +529,43 @@ class Coded(str):
     iban: str
 
 
+class Tenant(namedtuple("Tenant", "account region")):
+    """A named tuple with a method, so its objects have a `__dict__`."""
+
+    def label(self) -> str:
+        return f"{self.account}@{self.region}"
+
+
+class Basket(list[str]):
+    """A list of a class of its own."""
+
+
+class Chosen(set[str]):
+    """A set of a class of its own."""
+
+
+class Due(date):
+    """A date of a class of its own."""
+
+    iban: str
+
+
+class Amount(int):
+    """A number of a class of its own."""
+
+
+class OursByClass:
+    iban = "OURS"
+
+
+class TheirsByClass:
+    iban = "MALLORY"
+
+
+class Paths(PurePosixPath):
+    iban: str
+
+
 def private(iban: str) -> Any:
     made = Loose()
     made._iban = iban
@@ -547,6 +589,29 @@ HOLDERS: dict[str, tuple[Any, Any]] = {
     "attribute of a mapping": (lambda iban: with_attribute(Named(region="eu"), iban), lambda deps: deps.iban),
     "beside a secret": (lambda iban: {"to": {"iban": iban, "token": "t"}}, lambda deps: deps["to"]["iban"]),
     "beside a number": (lambda iban: {"to": {"iban": iban, "max_tokens": 1}}, lambda deps: deps["to"]["iban"]),
+    "named tuple": (lambda iban: Tenant(iban, "eu"), lambda deps: deps.account),
+    "text": (Coded, str),
+    "text with an attribute": (lambda iban: with_attribute(Coded(iban), "A"), str),
+    "attribute of a text": (lambda iban: with_attribute(Coded("eu"), iban), lambda deps: deps.iban),
+    "attribute of a text inside": (
+        lambda iban: {"to": with_attribute(Coded("eu"), iban)},
+        lambda deps: deps["to"].iban,
+    ),
+    "list": (lambda iban: Basket([iban]), lambda deps: deps[0]),
+    "set": (lambda iban: Chosen([iban]), lambda deps: next(iter(deps))),
+    "number": (lambda iban: Amount(len(iban)), lambda deps: {4: "OURS", 7: "MALLORY"}[deps]),
+    "date": (lambda iban: Due(2026, 1, len(iban)), lambda deps: {4: "OURS", 7: "MALLORY"}[deps.day]),
+    "attribute of a date": (lambda iban: with_attribute(Due(2026, 1, 1), iban), lambda deps: deps.iban),
+    "attribute of a date inside": (
+        lambda iban: {"due": [with_attribute(Due(2026, 1, 1), iban)]},
+        lambda deps: deps["due"][0].iban,
+    ),
+    "attribute of a path inside": (
+        lambda iban: {"to": with_attribute(Paths("/a"), iban)},
+        lambda deps: deps["to"].iban,
+    ),
+    "partial": (lambda iban: functools.partial(str, iban), lambda deps: deps()),
+    "class": (lambda iban: OursByClass() if iban == "OURS" else TheirsByClass(), lambda deps: deps.iban),
     "beside a handle": (lambda iban: {"to": {"iban": iban, "db": object()}}, lambda deps: deps["to"]["iban"]),
 }
 
@@ -628,8 +693,48 @@ def test_89_all_that_an_object_holds_is_shown_or_named() -> None:
         "slots": {"_iban": "A", "region": "eu", "iban": "A", "_Slotted__hidden": "A"},
         "lazy": {"region": "eu"},
         "clashing": {"iban": "item", "iban_": "attribute"},
-        "text": {"code": {"not_shown": f"{__name__}.Coded"}},
+        "text": {"code": {"value": "eu", "iban": "A"}},
         "same": {"not_shown": "dict"},
         "inside": {"same": {"not_shown": "dict"}},
         "class": {"not_shown": "type"},
+    }
+
+
+def test_89_a_type_that_is_not_read_whole_says_so() -> None:
+    class Handle:
+        """Holds nothing."""
+
+    class Region(Enum):
+        EU = "eu"
+        ANY = object()
+
+    class Broken(Exception):
+        """Holds its arguments where no attribute shows them."""
+
+    ring: dict[str, Any] = {}
+    ring["self"] = ring
+    path = PurePosixPath("/a")
+    assert path.name == "a"  # kept in the path from now on
+    values = {
+        "file": io.StringIO("acme"),
+        "handle": Handle(),
+        "error": with_attribute(Broken("acme"), "A"),
+        "region": Region.EU,
+        "any": {"region": Region.ANY},
+        "path": path,
+        "paths": Paths("/a"),
+        "ring": {"ring": ring},
+        "partial": functools.partial(Handle, "acme", to="A"),
+    }
+    here = f"{__name__}.test_89_a_type_that_is_not_read_whole_says_so.<locals>"
+    assert recorded(values) == {
+        "file": {"not_shown": "_io.StringIO"},
+        "handle": {"not_shown": f"{here}.Handle"},
+        "error": {"iban": "A", "not_shown": f"{here}.Broken"},
+        "region": "eu",
+        "any": {"region": "ANY"},
+        "path": "/a",
+        "paths": "/a",
+        "ring": {"ring": {"not_shown": "dict"}},
+        "partial": {"func": {"not_shown": "type"}, "args": ["acme"], "keywords": {"to": "A"}},
     }

@@ -282,14 +282,15 @@ def test_agents_as_tools_are_guarded_call_by_call(ledger: Ledger, outside: Outsi
     assert [effect.tool for effect in ledger.effects()] == ["charge"]
 
 
-def test_a_call_within_a_guarded_call_is_part_of_it(ledger: Ledger, outside: Outside) -> None:
+def test_90_a_call_within_a_guarded_call_is_a_call_of_its_own(ledger: Ledger, outside: Outside) -> None:
     @ledger.tool
     async def pay() -> Any:
         return [await called_at_the_till(outside), await called_at_the_till(outside)]
 
     with instrument(ledger), ledger.in_run("order-1"):
         assert asyncio.run(pay()) == ["done", "done"]
-    assert [effect.tool for effect in ledger.effects()] == ["pay"]
+    assert sorted(effect.tool for effect in ledger.effects()) == ["charge", "pay"]
+    assert outside.times("o1") == 1
 
 
 def test_terms_hold_in_every_framework(ledger: Ledger, outside: Outside, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -11,7 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from agents import Agent, ModelSettings, RunConfig, Runner, RunState, WebSearchTool, function_tool, set_tracing_disabled
+from agents import (
+    Agent,
+    ModelSettings,
+    RunConfig,
+    RunHooks,
+    Runner,
+    RunState,
+    WebSearchTool,
+    function_tool,
+    handoff,
+    set_tracing_disabled,
+)
 from agents.realtime import RealtimeAgent, RealtimeRunner
 from agents.realtime.model_events import RealtimeModelToolCallEvent
 from agents.realtime.testing import ScriptedRealtimeModel
@@ -22,16 +34,18 @@ from agents.sandbox.sandboxes.unix_local import UnixLocalSandboxClient
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain_core.language_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableParallel, RunnablePick
+from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough, RunnablePick
 from langchain_core.tools import BaseTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
-from langgraph.prebuilt import ToolNode, create_react_agent
+from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from langgraph.pregel.remote import RemoteGraph
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.capabilities import NativeTool
 from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.native_tools import WebSearchTool as NativeWebSearch
 from pydantic_ai.realtime import RealtimeModel
 from pydantic_ai.realtime._inferred_lifecycle import InferredLifecycle
@@ -90,7 +104,9 @@ def model(**words: Any) -> Any:
 
 def graph_of(node: Any, **words: Any) -> Any:
     builder = StateGraph(MessagesState)
-    builder.add_node("n", node, **words)
+    with warnings.catch_warnings():  # of LangGraph, about the types of a bound method
+        warnings.simplefilter("ignore")
+        builder.add_node("n", node, **words)
     builder.add_edge(START, "n")
     return builder.compile(checkpointer=InMemorySaver())
 
@@ -408,7 +424,110 @@ def answering(settings: Any) -> None:
     asyncio.run(agent.run("go", conversation_id="order-1"))
 
 
+# Code that looks like the framework's own
+
+
+def paying(state: Any) -> dict[str, Any]:
+    done.append("paid")
+    return {}
+
+
+def looks_like_theirs(gives: Any) -> Any:
+    @functools.wraps(tools_condition)
+    def runs(state: Any) -> Any:
+        done.append("paid")
+        return gives
+
+    return runs
+
+
+class Paid(dict[str, Any]):
+    """Pays when it is made."""
+
+    def __init__(self, account: str, state: Any) -> None:
+        done.append("paid")
+        super().__init__()
+
+
+def edge_of(route: Any) -> None:
+    builder = StateGraph(MessagesState)
+    builder.add_node("n", ToolNode([pay]))
+    with warnings.catch_warnings():  # of LangGraph, about the types of a bound method
+        warnings.simplefilter("ignore")
+        builder.add_conditional_edges(START, route, [END, "n"])
+    builder.compile().invoke(HELLO, THREAD)
+
+
+def lambda_of_edge() -> None:
+    def route(state: Any) -> str:
+        done.append("paid")
+        return END
+
+    edge_of(RunnableLambda(route).invoke)
+
+
+LOOKING_ALIKE: dict[str, tuple[str, Callable[[], Any]]] = {
+    "bound": ("hand-written nodes", lambda: graph_of(RunnableLambda(paying).invoke).invoke(HELLO, THREAD)),
+    "bound chain": (
+        "hand-written nodes",
+        lambda: graph_of((RunnablePassthrough() | RunnableLambda(paying)).invoke).invoke(HELLO, THREAD),
+    ),
+    "bound edge": ("conditional edges", lambda_of_edge),
+    "wraps": ("hand-written nodes", lambda: graph_of(looks_like_theirs({})).invoke(HELLO, THREAD)),
+    "wraps of an edge": ("conditional edges", lambda: edge_of(looks_like_theirs(END))),
+    "partial of a class": ("hand-written nodes", lambda: graph_of(functools.partial(Paid, "a")).invoke(HELLO, THREAD)),
+}
+
+
+def handed_by(change: Callable[[Any], Any]) -> None:
+    made = handoff(Agent(name="b", model=ScriptedModel([[assistant_message("done")]])))
+    made.on_invoke_handoff = change(made.on_invoke_handoff)
+    calling = ScriptedModel([[function_call(made.tool_name, {}, call_id=CALL)], [assistant_message("done")]])
+    asyncio.run(Runner.run(Agent(name="a", model=calling, handoffs=[made]), "go"))
+
+
+async def around(entered: Any, *args: Any) -> Any:
+    done.append("paid")
+    return await entered(*args)
+
+
+def wrapping(entered: Any, theirs: Any) -> Any:
+    @functools.wraps(theirs)
+    async def entered_too(*args: Any) -> Any:
+        return await around(entered, *args)
+
+    return entered_too
+
+
+def entrance_wrapped() -> None:
+    inner = Agent(name="inner", model=ScriptedModel([[assistant_message("done")]])).as_tool("billing", "Bills.")
+    inner.on_invoke_tool = wrapping(inner.on_invoke_tool, inner.on_invoke_tool)
+    calling = ScriptedModel([[function_call("billing", {"input": "x"}, call_id=CALL)], [assistant_message("done")]])
+    asyncio.run(Runner.run(Agent(name="a", model=calling, tools=[inner]), "go"))
+
+
+OPENAI_ALIKE: dict[str, tuple[str, Callable[[], Any]]] = {
+    "partial": ("on_handoff functions", lambda: handed_by(lambda entered: functools.partial(around, entered))),
+    "wraps": ("on_handoff functions", lambda: handed_by(lambda entered: wrapping(entered, handoff))),
+    "wraps inside": (
+        "on_handoff functions",
+        lambda: handed_by(lambda one: functools.partial(one.func, wrapping(one.args[0], one.args[0]))),
+    ),
+    "entrance": ("functions of agents as tools", entrance_wrapped),
+}
+
+
+def by_fallback() -> None:
+    settings: Any = {"extra_body": {"tools": [MCP]}}
+    inner = FunctionModel(lambda *_: ModelResponse(parts=[TextPart("done")]), settings=settings)
+    model = WrapperModel(FallbackModel(FunctionModel(lambda *_: ModelResponse(parts=[TextPart("done")])), inner))
+    asyncio.run(PydanticAgent(model).run("go", conversation_id="order-1"))
+
+
 HIDDEN = {
+    "Pydantic AI: fallback": ("native tools", by_fallback),
+    **{f"LangGraph: {name}": tried for name, tried in LOOKING_ALIKE.items()},
+    **{f"OpenAI Agents: {name}": tried for name, tried in OPENAI_ALIKE.items()},
     **{f"LangGraph: {name}": tried for name, tried in LANGGRAPH.items()},
     **{f"OpenAI Agents: {name}": ("hosted tools", tried) for name, tried in OPENAI.items()},
     "Pydantic AI: extra_body": ("native tools", lambda: answering({"extra_body": {"tools": [MCP]}})),
@@ -485,6 +604,49 @@ async def test_88_an_agent_as_a_tool_has_not_ended_while_it_is_paused(ledger: Le
             result = await Runner.run(outer, state)
     assert (result.final_output, done) == ("done", ["paid"])
     assert [effect.status for effect in ledger.effects(tool="billing")] == ["succeeded"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("word", ["input_builder", "on_stream", "hooks"])
+@pytest.mark.parametrize("words", [{"side_effect": "payment"}, {"side_effect": "read"}], ids=["payment", "read"])
+async def test_90_functions_of_an_agent_as_a_tool_that_pauses_run_again_only_if_it_reads(
+    ledger: Ledger, word: str, words: dict[str, Any]
+) -> None:
+    ran: list[str] = []
+
+    async def runs(*_: Any) -> str:
+        ran.append(word)
+        return "bill"
+
+    class Hooks(RunHooks[Any]):
+        async def on_llm_start(self, *_: Any) -> None:
+            ran.append(word)
+
+    @function_tool
+    def charge(amount: int) -> str:
+        """Charges."""
+        done.append("paid")
+        return "paid"
+
+    given: Any = {word: Hooks() if word == "hooks" else runs}
+    terms = {"charge": {"side_effect": "payment", "approval": "required"}, "billing": words}
+    gate = LedgerTools(ledger, run="order-1", terms=terms)
+    inner = Agent(name="inner", model=ScriptedModel(PAYS), tools=gate.tools([charge]))
+    bills = function_call("billing", {"input": "bill"}, call_id="call_abcdefghik")
+    said = ScriptedModel([[bills], [assistant_message("done")]])
+    outer = Agent(name="outer", model=said, tools=gate.tools([inner.as_tool("billing", "Bills.", **given)]))
+    result = await Runner.run(outer, "go")
+    before = len(ran)
+    (approval,) = ledger.approvals(status="pending")
+    ledger.approve(approval, digest=approval.digest, by="ana")
+    state = result.to_state()
+    assert await gate.answer(state) == []
+    result = await Runner.run(outer, state)
+    (effect,) = ledger.effects(tool="billing")
+    if words["side_effect"] == "read":
+        assert (effect.status, effect.attempt, done, len(ran) > before) == ("succeeded", 2, ["paid"], True)
+    else:
+        assert (effect.status, effect.attempt, done, len(ran)) == ("in_doubt", 1, [], before)
 
 
 # What leaves with a request

@@ -23,7 +23,7 @@ from google.adk.workflow._workflow import Workflow
 
 from indelible.integrations.adk_pauses import NAME
 from indelible.integrations.hosted import hosted_in
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, module_of
 
 FRAMEWORK = "Google ADK"
 _WATCHING = f"{NAME}.watching"
@@ -119,4 +119,4 @@ def _listed(value: Any) -> Iterable[Any]:
 
 
 def _is_adks(code: Any) -> bool:
-    return str(getattr(code, "__module__", "")).startswith("google.adk.")
+    return module_of(code).startswith("google.adk.")

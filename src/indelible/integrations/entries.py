@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, Redacted, RunningEffect, ToolCall
@@ -18,7 +19,20 @@ _READS_OTHERWISE = (
     "would read other arguments than those that are recorded, judged and approved, so it was not entered; cancel the "
     "recorded call and make it again: indelible effects list"
 )
-_walked: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_walked", default=None)
+
+
+@dataclass(eq=False, slots=True)
+class _Walked:
+    """The call for which an adapter entered an effect, and whether its framework has carried it out."""
+
+    effect_id: str
+    said_id: str | None
+    tool: str
+    args: Mapping[str, Any]
+    is_carried_out: bool = False
+
+
+_walked: ContextVar[_Walked | None] = ContextVar("indelible_walked", default=None)
 
 
 class Entry:
@@ -150,7 +164,8 @@ class Entry:
                 has since and that no person has seen.
         """
         self._check_read(effect)
-        token = _walked.set((effect.id, self._said_id))
+        known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
+        token = _walked.set(_Walked(effect.id, self._said_id, self.call.tool, known))
         try:
             with _own_cancelling():
                 yield
@@ -181,7 +196,22 @@ def is_entered_for(effect: RunningEffect, said_id: str | None) -> bool:
 
     The record may have another id: that of the call which first asked for the same.
     """
-    return _walked.get() == (effect.id, said_id)
+    walked = _walked.get()
+    return walked is not None and (walked.effect_id, walked.said_id) == (effect.id, said_id)
+
+
+def carries_out(effect: RunningEffect, is_it: Callable[[str, Mapping[str, Any]], bool]) -> bool:
+    """Say whether a framework carries out the call for which an adapter entered this effect. Only its first try does.
+
+    Args:
+        effect: The effect that runs here.
+        is_it: Says whether it is that call, by its tool's name and its arguments.
+    """
+    walked = _walked.get()
+    if walked is None or walked.effect_id != effect.id or walked.is_carried_out:
+        return False
+    walked.is_carried_out = is_it(walked.tool, walked.args)
+    return walked.is_carried_out
 
 
 @contextmanager

@@ -20,6 +20,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from indelible import Approval, AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
@@ -138,7 +139,7 @@ class FunctionCalls:
                     call_id=asked.call_id or None,
                     schema=self._schemas[asked.tool],
                     turn=turn,
-                    reads=reading.bound_args,
+                    reads=partial(_read_again, reading),
                 )
             )
         except ValueError as wrong:
@@ -206,6 +207,19 @@ class _AsyncEntry(_Entry):
 def _together(asked: list[Asked], ended: list[_Told | Waiting]) -> Answered:
     told = [(call, one.text, one.is_error) for call, one in zip(asked, ended, strict=True) if isinstance(one, _Told)]
     return Answered(messages=messages_of(told), waiting=tuple(one for one in ended if isinstance(one, Waiting)))
+
+
+def _read_again(reading: Reading, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded arguments as the function reads them: what it takes by `**` is recorded under that name."""
+    parameters = reading.signature.parameters.items()
+    open_ = [name for name, one in parameters if one.kind is inspect.Parameter.VAR_KEYWORD]
+    said = {name: value for name, value in args.items() if name not in open_}
+    for name in open_:
+        rest = args.get(name, {})
+        if not isinstance(rest, Mapping) or not said.keys().isdisjoint(rest):
+            raise BadCall(f"{reading.name}: {name} holds the arguments that have no parameter, by their names")
+        said |= rest
+    return reading.bound_args(said)
 
 
 def _text(value: Any) -> str:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import struct
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
@@ -24,7 +25,10 @@ from pydantic import BaseModel, TypeAdapter
 NOT_SHOWN = "not_shown"
 _LARGEST = 20_000
 _SECRET = re.compile(r"secret|password|passwd|token|credential|cookie|api_?key|private_?key|authorization", re.I)
-_AS_TEXT = (datetime, date, time, timedelta, Decimal, UUID, Enum, PurePath)
+_AS_TEXT = (datetime, date, time, timedelta, Decimal, UUID, PurePath)
+_PLAIN = (str, int, float, list, tuple, set, frozenset, *_AS_TEXT)
+_READ_AS_TEXT = frozenset({"pathlib", "uuid"})
+"""Modules whose classes keep in slots what their text says."""
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 
 
@@ -59,22 +63,47 @@ def _fields(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type,
 
 
 def _fields_of(value: Any) -> dict[str, Any] | None:
-    """Return all that an object holds; None for a value that is no object with fields."""
-    if isinstance(value, type):
+    """Return all that an object holds; None for a value that is no object with fields.
+
+    What its fields do not show stands beside them: the text, number or items that it is, or else its type as not shown.
+    """
+    if isinstance(value, (type, Enum)):
         return None
-    found = _attributes(value)
+    found, kind = _attributes(value), cast(Any, type(value))
     if isinstance(value, Mapping):
         items = {str(name): one for name, one in value.items()}
         if len(items) < len(value):  # two names that are written alike: one of them would not be shown
             return None
         return {_free(name, items): one for name, one in found.items()} | items
     if isinstance(value, BaseModel):
-        return found | (value.model_extra or {}) | (value.__pydantic_private__ or {})
-    if dataclasses.is_dataclass(value):
+        found |= (value.model_extra or {}) | (value.__pydantic_private__ or {})
+    elif dataclasses.is_dataclass(value):
         named = [field.name for field in dataclasses.fields(value)]
-        return found | {name: getattr(value, name) for name in named if hasattr(value, name)}
-    has_fields = bool(found) or isinstance(getattr(value, "__dict__", None), dict)
-    return found if has_fields and type(value).__module__ != "builtins" else None
+        found |= {name: getattr(value, name) for name in named if hasattr(value, name)}
+    elif isinstance(value, functools.partial):
+        return found | {"func": value.func, "args": value.args, "keywords": value.keywords}
+    if not found or kind.__module__ == "builtins":
+        return None
+    if isinstance(value, _PLAIN):
+        return {_free("value", found): _plain(value), **found}
+    return found if _is_whole(kind) else {**found, _free(NOT_SHOWN, found): _type_of(value)}
+
+
+@functools.lru_cache(maxsize=1024)
+def _is_whole(kind: Any) -> bool:
+    """Say whether objects of a class hold nothing but attributes: what C code keeps in them makes them larger."""
+    names = [name for one in kind.__mro__ for name in _slots_of(one) if name not in ("__dict__", "__weakref__")]
+    places = len(names) + (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return not kind.__itemsize__ and kind.__basicsize__ <= object.__basicsize__ + places * struct.calcsize("P")
+
+
+def _plain(value: Any) -> Any:
+    """Return a text, a number or items without what their class adds."""
+    kinds: tuple[Any, ...] = (str, int, float, list, tuple, set, frozenset)
+    for kind in kinds:
+        if isinstance(value, kind):
+            return str.__str__(value) if kind is str else kind(value)
+    return str(value) if isinstance(value, PurePath) else _ANYTHING.dump_python(value, mode="json")
 
 
 def _attributes(value: Any) -> dict[str, Any]:
@@ -93,12 +122,16 @@ def _made_by(kind: type) -> tuple[tuple[str, ...], frozenset[str]]:
     slots: list[str] = []
     computed: set[str] = set()
     for one in kind.__mro__:
-        named = vars(one).get("__slots__", ())
-        own = (named,) if isinstance(named, str) else tuple(named)
+        own = () if one.__module__.partition(".")[0] in _READ_AS_TEXT else _slots_of(one)
         hidden = f"_{one.__name__.lstrip('_')}"
         slots += [hidden + name if name.startswith("__") else name for name in own if not name.endswith("__")]
         computed |= {name for name, made in vars(one).items() if isinstance(made, functools.cached_property)}
     return tuple(slots), frozenset(computed)
+
+
+def _slots_of(kind: type) -> tuple[str, ...]:
+    named = vars(kind).get("__slots__", ())
+    return (named,) if isinstance(named, str) else tuple(named)
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
@@ -113,7 +146,7 @@ def _shown(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type, 
             shown = _named(name, value, opaque)
             if isinstance(shown, (str, list, dict)) and len(_ANYTHING.dump_json(shown)) > _LARGEST:
                 raise _NotPlain
-        except _NotPlain:
+        except (_NotPlain, RecursionError):
             pass
         else:
             return shown
@@ -121,7 +154,11 @@ def _shown(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type, 
 
 
 def _not_shown(value: Any) -> dict[str, str]:
-    return {NOT_SHOWN: f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")}
+    return {NOT_SHOWN: _type_of(value)}
+
+
+def _type_of(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
 
 
 class _NotPlain(Exception):
@@ -152,13 +189,18 @@ def _json(value: Any, opaque: tuple[type, ...]) -> Any:
         case _ if isinstance(value, opaque):
             raise _NotPlain
         case Enum():
-            return _json(value.value, opaque)
-        case _ if _attributes(value) and not isinstance(value, _AS_TEXT):  # more than it is read as
-            raise _NotPlain
-        case None | bool() | int() | float() | str():
+            try:
+                return _json(value.value, opaque)
+            except _NotPlain:
+                return value.name
+        case _ if _attributes(value):  # more than it is read as
+            if not isinstance(value, _PLAIN):
+                raise _NotPlain
+            return {name: _inside(name, one, opaque) for name, one in (_fields_of(value) or {}).items()}
+        case None | bool():
             return value
-        case _ if isinstance(value, _AS_TEXT):
-            return _ANYTHING.dump_python(value, mode="json")
+        case _ if isinstance(value, (int, float, str, *_AS_TEXT)):
+            return _plain(value)
         case Mapping() if _is_named(value):
             return {str(name): _inside(str(name), one, opaque) for name, one in value.items()}
         case list() | tuple():

@@ -51,12 +51,12 @@ from pydantic import BaseModel, ValidationError
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, MayRun, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
-from indelible.integrations.entries import Entry
+from indelible.integrations.entries import Entry, paused_by
 from indelible.integrations.everywhere.reach import inside_tool
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import unmarked
 from indelible.integrations.models import read_by
-from indelible.integrations.openai_agents_ways import NAME, entered_by, name_of, note_unguarded
+from indelible.integrations.openai_agents_ways import NAME, entered_by, name_of, note_unguarded, runs_again
 from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolError, as_json, plain, text_in
 from indelible.integrations.results import ToolFailed as ToolFailed
@@ -72,6 +72,13 @@ OWN_QUESTION = (
     "again with exactly the same arguments; then they are asked."
 )
 _TELLING = frozenset({"text", "image", "file"})
+
+
+class AgentPaused(Exception):
+    """The agent inside of an agent as a tool waits for a person.
+
+    Name it in `nothing_on` if the tool's `input_builder`, `on_stream` and `hooks` may run again when that is resumed.
+    """
 
 
 class LedgerTools:
@@ -189,7 +196,7 @@ class LedgerTools:
         words = self._terms.at_once(at.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
-        entry = _Entry(tool, context, call, functools.partial(self._supplied, at, context), at.beside)
+        entry = _Entry(tool, context, call, functools.partial(self._supplied, at, context), at.beside, words)
         entry.judged = judged.args if tool.needs_approval else None
         return await entry.walk_async(self._ledger, words)
 
@@ -501,8 +508,10 @@ class _Entry(Entry):
         call: ToolCall,
         supplies: Callable[[], dict[str, Any]],
         beside: str,
+        words: Mapping[str, Any],
     ) -> None:
         super().__init__(call, context.tool_call_id)
+        self._words = words
         self._supplies = supplies
         self._beside = beside
         self._tool = tool
@@ -525,9 +534,11 @@ class _Entry(Entry):
             with inside_tool():
                 output = await self._output(said)
             if self._tool._is_agent_tool and _is_paused(self._context):
-                # The SDK goes on with the inner run when this call is entered again. What that did is guarded itself.
+                # The SDK goes on with the inner run when this call is entered again. What that did is guarded itself;
+                # what the program runs around it is not, and would run twice.
                 self._is_paused_inside = True
-                raise NothingHappened("the agent inside is paused, and goes on when the run is resumed")
+                paused = AgentPaused("the agent inside is paused, and goes on when the run is resumed")
+                raise paused_by(paused, effect, self._words) if runs_again(self._tool) else NothingHappened(str(paused))
         self._live.append(output)
         return as_json(output)
 

@@ -21,7 +21,7 @@ from agents import (
 )
 
 from indelible.integrations.hosted import hosted_in, hosted_tools
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, module_of
 
 NAME = "OpenAI Agents"
 _WAYS: Mapping[type, str] = {
@@ -34,6 +34,7 @@ _WAYS: Mapping[type, str] = {
     HostedMCPTool: "hosted MCP",
 }
 _FUNCTIONS = ("custom_output_extractor", "input_builder", "on_stream")
+_RUN_AGAIN = ("input_builder", "on_stream", "hooks")
 
 
 def note_unguarded(watch: Watch, agent: Any, tools: Iterable[Tool], guarded: Sequence[Tool] = ()) -> None:
@@ -65,8 +66,10 @@ def _calls_something(handoff: Handoff[Any, Any]) -> bool:
     """Say whether a handoff calls a function of the program; one whose code cannot be seen does."""
     entered: Any = handoff.on_invoke_handoff
     while isinstance(entered, functools.partial):
-        entered = next(iter(entered.args), None)
-    if not inspect.isfunction(entered) or not entered.__module__.startswith("agents."):
+        if not _is_theirs(entered.func) or len(entered.args) != 1 or entered.keywords:
+            return True
+        (entered,) = entered.args
+    if not inspect.isfunction(entered) or not _is_theirs(entered):
         return True
     return inspect.getclosurevars(entered).nonlocals.get("on_handoff") is not None
 
@@ -78,14 +81,25 @@ def name_of(tool: Tool) -> str:
 
 def entered_by(tool: FunctionTool) -> Any:
     """Return what the SDK enters behind its own handling of errors; None for an entrance that is not the SDK's."""
-    entrance = getattr(tool.on_invoke_tool, "plain", tool.on_invoke_tool)  # of `instrument()`
-    return getattr(entrance, "_invoke_tool_impl", None)
+    entrance: Any = tool.on_invoke_tool
+    if module_of(entrance).startswith("indelible."):  # of `instrument()`
+        entrance = getattr(entrance, "plain", entrance)
+    return getattr(entrance, "_invoke_tool_impl", None) if _is_theirs(entrance) else None
 
 
-def _has_functions(tool: FunctionTool) -> bool:
+def _is_theirs(code: Any) -> bool:
+    return module_of(code).startswith("agents.")
+
+
+def runs_again(tool: FunctionTool) -> bool:
+    """Say whether an agent as a tool calls functions of the program again if it is resumed after a pause."""
+    return _has_functions(tool, _RUN_AGAIN)
+
+
+def _has_functions(tool: FunctionTool, words: Sequence[str] = _FUNCTIONS) -> bool:
     """Say whether an agent as a tool calls functions of the program; one whose code cannot be seen does."""
     entered = entered_by(tool)
-    if not inspect.isfunction(entered):
+    if not inspect.isfunction(entered) or not _is_theirs(entered):
         return True
     known = inspect.getclosurevars(entered).nonlocals
-    return any(known.get(word) is not None for word in _FUNCTIONS)
+    return any(known.get(word) is not None for word in words)

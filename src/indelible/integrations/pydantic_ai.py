@@ -43,7 +43,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestParameters
+from pydantic_ai.models import Model, ModelRequestParameters
 from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
@@ -246,6 +246,7 @@ def note_unguarded(watch: Watch, ctx: RunContext[Any], request: Any) -> None:
         request: The `ModelRequestContext` of its next turn.
     """
     note_request(watch, request.model_request_parameters, request.model_settings)
+    watch.note(_NAME, "native tools", hosted_in(*(one.settings for one in _models_in(request.model, []))))
     judges = getattr(ctx.agent, "_output_validators", None) or ()
     watch.note(_NAME, "output validators", [_name_of(judge.function) for judge in judges])
     watch.note(_NAME, DEFERRED_HANDLERS, [name for one in _capabilities_of(ctx) for name in _handlers_in(one)])
@@ -256,6 +257,17 @@ def note_request(watch: Watch, asked: ModelRequestParameters, settings: Mapping[
     watch.note(_NAME, "native tools", [str(tool.kind) for tool in asked.native_tools])
     watch.note(_NAME, "native tools", hosted_in(settings))
     watch.note(_NAME, "external tools", [tool.name for tool in asked.function_tools if tool.kind == "external"])
+
+
+def _models_in(part: Any, done: list[Model]) -> list[Model]:
+    """Return a model and those inside of it: what wraps or chooses models asks them with settings of their own."""
+    if isinstance(part, (list, tuple)):
+        return [model for one in part for model in _models_in(one, done)]
+    if not isinstance(part, Model) or any(part is one for one in done):
+        return []
+    done.append(part)
+    inside = vars(part).values()
+    return [part, *(model for one in inside for model in _models_in(one, done))]
 
 
 def _capabilities_of(ctx: RunContext[Any]) -> list[AbstractCapability[Any]]:

@@ -60,7 +60,7 @@ from indelible.integrations.terms import (
     hash_of,
     question_of,
 )
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, module_of
 
 RunOf = Callable[[ExecuteToolContext], str]
 Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
@@ -327,7 +327,7 @@ def _result(context: ExecuteToolContext, status: Any, content: Any, error: Excep
 
 def _is_inside(tool: Any) -> bool:
     """Say whether a tool does nothing outside: it makes the structured output, or hands over in a swarm."""
-    made_by = getattr(getattr(tool, "_tool_func", None), "__module__", None)
+    made_by = module_of(getattr(tool, "_tool_func", None))
     return isinstance(tool, StructuredOutputTool) or made_by == "strands.multiagent.swarm"
 
 

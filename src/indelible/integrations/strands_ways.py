@@ -13,7 +13,7 @@ from strands.multiagent.graph import Graph
 from strands.multiagent.swarm import Swarm
 
 from indelible.integrations.hosted import hosted_in
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, module_of
 
 FRAMEWORK = "Strands"
 _OURS = ("strands.", "indelible.")
@@ -48,7 +48,7 @@ def _code_of(agent: Any) -> Iterator[str]:
         _unwrapped(one.handler) for entries in agent._middleware_registry._handlers.values() for one in entries
     ]
     for code in (*hooks, *middleware, type(agent.tool_executor)):
-        if not str(getattr(code, "__module__", "")).startswith(_OURS):
+        if not module_of(code).startswith(_OURS):
             yield str(getattr(code, "__name__", type(code).__name__))
     yield from _strategies_of(agent._model_router)
     for handler in agent._intervention_registry.handlers:
@@ -67,6 +67,6 @@ def _strategies_of(router: Any) -> Iterator[str]:
 
 def _unwrapped(handler: Any) -> Any:
     """Return the middleware that was given to the SDK, which wraps that of the phases input and output."""
-    if handler.__module__ == MiddlewareRegistry.__module__ and inspect.isfunction(handler):
+    if module_of(handler) == MiddlewareRegistry.__module__ and inspect.isfunction(handler):
         return inspect.getclosurevars(handler).nonlocals.get("handler", handler)
     return handler

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any, NamedTuple
 
 from indelible.errors import BadCall
 
@@ -156,6 +157,18 @@ WAYS: dict[str, tuple[Way, ...]] = {
 def unguarded_ways(framework: str) -> tuple[str, ...]:
     """Return the names of the ways of a framework that no ledger guards."""
     return tuple(way.name for way in WAYS.get(framework, ()) if not way.is_guarded)
+
+
+def module_of(code: Any) -> str:
+    """Return the module that a function, a method, a class or the class of an object was written in.
+
+    `__module__` and `__wrapped__` of a function are not asked: `functools.wraps` copies them from another one.
+    """
+    if isinstance(code, MethodType):
+        return module_of(code.__func__)
+    if isinstance(code, FunctionType):
+        return str(code.__globals__.get("__name__"))
+    return str((code if isinstance(code, (type, BuiltinFunctionType)) else type(code)).__module__)
 
 
 class Watch:

@@ -43,7 +43,7 @@ from pydantic import PrivateAttr
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, never, stops_of
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
 from indelible.integrations.hosted import hosted_in
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, module_of
 
 _NAME = "CrewAI"
 _ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI gives its agents to read their own notes
@@ -252,11 +252,7 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
 def _names(functions: Iterable[Any]) -> list[str]:
     """Return the names of functions of the program, and not of CrewAI's own."""
     found = [one for one in functions if callable(one)]
-    return [_name_of(one) for one in found if not f"{_module_of(one)}.".startswith("crewai.")]
-
-
-def _module_of(function: Any) -> str:
-    return str(getattr(function, "__module__", None) or type(function).__module__)
+    return [_name_of(one) for one in found if not f"{module_of(one)}.".startswith("crewai.")]
 
 
 def _name_of(function: Any) -> str:

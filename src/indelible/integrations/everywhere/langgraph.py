@@ -15,6 +15,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest, ToolNode
 from langgraph.pregel import Pregel
 from langgraph.pregel.remote import RemoteGraph
 
+from indelible.integrations.entries import carries_out
 from indelible.integrations.everywhere.reach import (
     Around,
     Undo,
@@ -27,7 +28,7 @@ from indelible.integrations.everywhere.reach import (
 )
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.langgraph import NAME, PROVIDER_TOOLS, ToolGate, note_provider_tools
-from indelible.integrations.ways import Watch
+from indelible.integrations.ways import Watch, module_of
 
 _TAKES = ("self", "request", "input_type", "config")
 _THEIR_OWN = ("langchain.", "langgraph.", "langchain_core.", "indelible.")
@@ -78,7 +79,8 @@ def _watching(watch: Watch) -> list[Callable[[], Undo]]:
         return astream(self, *args, **words)
 
     def note_call(tool: BaseTool) -> None:
-        if running_here() is None:
+        running = running_here()
+        if running is None or not carries_out(running, lambda name, _: name == tool.name):
             watch.note(NAME, "tools that the program calls itself", [tool.name])
 
     @functools.wraps(run)
@@ -189,12 +191,17 @@ def _key_of(policy: Any) -> Any:
     return None if policy is None else policy.key_func
 
 
-def _has_own_code(part: Any) -> bool:
+def _has_own_code(part: Any, inside: tuple[Any, ...] = ()) -> bool:
     """Say whether a part of a graph runs code of the program, also inside of what the framework makes of runnables.
 
     Tools, graphs and models are looked at when they are called, unless a class of the program enters them its own way.
+
+    Args:
+        part: The part.
+        inside: What it is a part of. Default: nothing.
     """
-    if isinstance(part, (BaseLanguageModel, type)):
+    has_own_code = functools.partial(_has_own_code, inside=(*inside, part))
+    if isinstance(part, (BaseLanguageModel, type)) or any(part is one for one in inside):
         return False
     if isinstance(part, (ToolNode, Pregel, BaseTool)):
         entered = [getattr(part, name, None) for name in _ENTRANCES]
@@ -202,21 +209,22 @@ def _has_own_code(part: Any) -> bool:
         is_changed = isinstance(part, ToolNode) and _is_changed(part)
         return is_changed or any(not _is_theirs(one) for one in entered if one is not None)
     if isinstance(part, functools.partial):
-        return _has_own_code([part.func, part.args, part.keywords])
+        return _is_own_class(part.func) or has_own_code([part.func, part.args, part.keywords])
     if isinstance(part, Mapping):
-        return any(_has_own_code(one) for one in part.values())
+        return any(has_own_code(one) for one in part.values())
     if isinstance(part, (list, tuple)):  # a branch is a tuple
-        return any(_has_own_code(one) for one in part)
+        return any(has_own_code(one) for one in part)
     if isinstance(part, Runnable):
-        called = [vars(part).get(name) for name in ("func", "afunc")]
-        is_class = any(isinstance(one, type) and not _is_theirs(one) for one in called)
-        return is_class or not _is_theirs(type(part)) or _has_own_code(vars(part))
+        is_class = any(_is_own_class(vars(part).get(name)) for name in ("func", "afunc"))
+        return is_class or not _is_theirs(type(part)) or has_own_code(vars(part))
     if not callable(part):
         return False
-    if not _is_theirs(part):
-        return True
-    holder = getattr(part, "__self__", None)
-    return (isinstance(holder, tuple) and _has_own_code(holder)) or _has_own_code(_closure_of(part))
+    return not _is_theirs(part) or has_own_code(getattr(part, "__self__", None)) or has_own_code(_closure_of(part))
+
+
+def _is_own_class(part: Any) -> bool:
+    """Say whether a part that is called is a class of the program, which runs when an object of it is made."""
+    return isinstance(part, type) and not _is_theirs(part)
 
 
 def _is_changed(node: ToolNode) -> bool:
@@ -233,15 +241,14 @@ def _is_changed(node: ToolNode) -> bool:
 
 def _closure_of(function: Any) -> list[Any]:
     """Return what a function of LangGraph was made around, for example a prompt that is a function."""
-    if not inspect.isfunction(function) or not function.__module__.startswith("langgraph."):
+    if not inspect.isfunction(function) or not module_of(function).startswith("langgraph."):
         return []
     found = inspect.getclosurevars(function).nonlocals.values()
     return [one for one in found if one is not function]
 
 
 def _is_theirs(part: Any) -> bool:
-    module = getattr(part, "__module__", None) or type(part).__module__
-    return f"{module}.".startswith(_THEIR_OWN)
+    return f"{module_of(part)}.".startswith(_THEIR_OWN)
 
 
 def _is_behind(request: ToolCallRequest) -> bool:
