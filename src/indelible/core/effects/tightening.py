@@ -145,7 +145,9 @@ def _strictest(rule: Demand, *values: Any) -> Any:
 def _all_of(values: list[Any]) -> tuple[Any, ...]:
     """Return what all say, the ledger first, and each word once."""
     several = [each if isinstance(each, tuple | list) else (each,) for each in reversed(values)]
-    return tuple(dict.fromkeys(one for each in several for one in each))
+    all_said: list[Any] = []  # a word may be a table, which no set holds
+    all_said += (one for each in several for one in each if one not in all_said)
+    return tuple(all_said)
 
 
 def _check_undeclared(tool: Options, call: Options, name: str) -> None:
