@@ -146,7 +146,9 @@ def _all_of(values: list[Any]) -> tuple[Any, ...]:
     """Return what all say, the ledger first, and each word once."""
     several = [each if isinstance(each, tuple | list) else (each,) for each in reversed(values)]
     all_said: list[Any] = []  # a word may be a table, which no set holds
-    all_said += (one for each in several for one in each if one not in all_said)
+    for one in (one for each in several for one in each):
+        if one not in all_said:
+            all_said.append(one)
     return tuple(all_said)
 
 
