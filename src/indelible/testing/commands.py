@@ -92,10 +92,11 @@ class Commands:
         return replace(command, **changes)
 
     def finish(
-        self, claim: Claim, status: Literal["succeeded", "failed"] = "succeeded", detail: bytes = b'"done"'
+        self, claim: Claim, status: Literal["succeeded", "failed"] = "succeeded", detail: bytes | None = None
     ) -> Finish:
         """Reports an outcome."""
-        return Finish(claim=claim, stamp=self.stamp(), status=status, detail_json=detail)
+        usual = b'"done"' if status == "succeeded" else b'{"message":"no","type":"Refused"}'
+        return Finish(claim=claim, stamp=self.stamp(), status=status, detail_json=detail or usual)
 
     def relinquish(self, claim: Claim, status: Literal["ready", "in_doubt"] = "ready") -> Relinquish:
         """Gives a claim up."""

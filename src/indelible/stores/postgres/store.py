@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 import uuid
@@ -37,7 +36,7 @@ from indelible.stores.postgres.trouble import Patience, explained, patiently, pa
 
 PATIENCE = timedelta(seconds=10)
 _MOST_TENANTS = 1000
-_LOOK_EVERY = 1.0
+_LOOK_EVERY = 5.0
 
 
 class PostgresStore:
@@ -95,6 +94,7 @@ class PostgresStore:
         self.writer_id = uuid.uuid4().hex
         self._provenances: dict[str, Provenance] = {}
         self._kept_here: dict[str, float] = {}
+        self._named_at = time.monotonic()
 
     @property
     def sign_event(self) -> Callable[[bytes], bytes] | None:
@@ -155,8 +155,8 @@ class PostgresStore:
         return self._lane.apply(tenant, commands, known)
 
     def _check_is_kept_here(self, tenant: str) -> None:
-        """Raise if the tenant was moved to another database; looked up once a second, and for no call."""
-        if time.monotonic() - self._kept_here.get(tenant, -math.inf) < _LOOK_EVERY:
+        """Raise if the tenant was moved to another database; looked up every five seconds, and for no call."""
+        if time.monotonic() - self._kept_here.get(tenant, self._named_at) < _LOOK_EVERY:
             return
         found = self.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
         check_is_kept_here(read_stop(found[0]) if found else None, tenant)

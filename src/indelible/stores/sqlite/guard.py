@@ -111,8 +111,11 @@ class Guard:
         """
         if len(self._files) < 2:
             return True
-        size = os.stat(log).st_size  # noqa: PTH116  around every write, so it is the quick one
-        found = os.pread(self._files[1].fileno(), _INDEX.size, 0)
+        try:
+            size = os.stat(log).st_size  # noqa: PTH116  around every write, so it is the quick one
+            found = os.pread(self._files[1].fileno(), _INDEX.size, 0)
+        except OSError:  # a disk that fails fails SQLite too, which says so
+            return True
         if len(found) < _INDEX.size:
             return True
         is_begun, page, frames = _INDEX.unpack(found)
