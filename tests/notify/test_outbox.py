@@ -18,6 +18,7 @@ from indelible.core.approvals import deliveries as rules
 from indelible.core.approvals.approval import Approval
 from indelible.core.commands import Outrun
 from indelible.core.effects.effect import Effect
+from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import ApprovalPending, StoreUnavailable
 from indelible.notify.channels import Channel, GiveUp, Message, NotSent
 from indelible.notify.hidden import Secret
@@ -116,8 +117,16 @@ def test_many_waiting_approvals_cost_no_more_looks_than_one(sqlite_url: str) -> 
         store = ledger._engine.store
         looks: list[str] = []
         sheets = store.sheets
-        store.sheets = lambda tenant, selected: looks.append(selected.kind) or sheets(tenant, selected)  # type: ignore
+        here = threading.current_thread()  # the sealer looks at the stop, in a thread of its own
+
+        def noted(tenant: str, selected: SheetFilter) -> list[Sheet]:
+            if threading.current_thread() is here:
+                looks.append(selected.kind)
+            return sheets(tenant, selected)
+
+        store.sheets = noted  # type: ignore[method-assign]
         outbox.go_once()
+        store.sheets = sheets  # type: ignore[method-assign]
     assert looks == ["approval", "approval", "delivery"]
 
 
