@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from indelible.core.approvals.edits import holds_mark as holds_mark
 from indelible.core.effects.binding import Parameters as Parameters
@@ -21,12 +21,13 @@ from indelible.core.effects.calls import is_tool_name as is_tool_name
 from indelible.core.effects.from_arguments import check_words as check_words
 from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
 from indelible.core.effects.from_arguments import identity_of as identity_of
+from indelible.core.effects.identity import lasting_text as lasting_text
 from indelible.core.effects.identity import schema_hash
 from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode as encode
 from indelible.core.values.left_out import left_out as left_out
 from indelible.core.values.left_out import sort_sets as sort_sets
-from indelible.core.values.revive import is_read_otherwise, plainly, revive
+from indelible.core.values.revive import hints_of, holds_objects, is_read_otherwise, plainly, revive
 from indelible.engine.running import RunningEffect
 from indelible.errors import BadCall, NothingHappened
 
@@ -104,7 +105,8 @@ class Reading:
     def as_read(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments with each model, dataclass and enum as the function reads it; plain ones stay."""
         whole = dict(args)
-        for name in self._read_otherwise():
+        read = self._read_otherwise()
+        for name in [name for name, value in whole.items() if name in read or holds_objects(value)]:
             try:
                 whole[name] = as_read(whole[name], functools.partial(self._revived, name))
             except (TypeError, ValueError, AttributeError) as wrong:
@@ -118,10 +120,7 @@ class Reading:
 
     def _type_of(self, parameter: str) -> Any:
         if self._hints is None:
-            try:
-                self._hints = get_type_hints(self._function)
-            except (NameError, TypeError):  # a hint that only a type checker knows, or an object that has none
-                self._hints = {}
+            self._hints = hints_of(self._function)
         return self._hints.get(parameter, Any)
 
 
@@ -148,7 +147,7 @@ class Tool(Generic[P, R]):
         self._fixed: dict[str, Any] | None = None
         self.is_async = inspect.iscoroutinefunction(function)
         self.options = options
-        self.schema = schema_hash(_schema_of(self.name, function, self._signature))
+        self.schema = schema_hash(schema_of(self.name, function, self._signature))
         self._check_function()
         self._check_identity()
         if not depends_on_arguments(identity):
@@ -259,8 +258,8 @@ def _origin_of(function: Callable[..., Any]) -> tuple[str | None, str | None, ob
     return getattr(function, "__module__", None), getattr(function, "__qualname__", None), owner
 
 
-def _schema_of(name: str, function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
-    """Gives what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
+def schema_of(name: str, function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
+    """Return what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
     parameters = [
         [
             parameter.name,
@@ -274,7 +273,7 @@ def _schema_of(name: str, function: Callable[..., Any], signature: inspect.Signa
 
 
 def _hint_text(hint: Any) -> str:
-    return hint if isinstance(hint, str) else inspect.formatannotation(hint)
+    return hint if isinstance(hint, str) else lasting_text(inspect.formatannotation(hint))
 
 
 def _as_coroutine_function(handler: Callable[[RunningEffect], Any]) -> Callable[[RunningEffect], Any]:

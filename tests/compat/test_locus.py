@@ -12,7 +12,7 @@ import pytest
 from indelible import AsyncLedger, Ledger, migrate
 from indelible.compat import locus
 from indelible.compat.locus import Execution, agent_run, tool
-from indelible.errors import BadCall, EffectFailed, EffectInDoubt
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.testing.crashing import crash_at
 from indelible.testing.once import Outside, effect_once
 from tests.docs.following import Reader
@@ -227,6 +227,21 @@ def test_what_was_done_before_is_not_done_again(ledger: Ledger) -> None:
         agent_run("x", ledger=ledger, tool_executions=[Execution(tool=transfer, arguments={})]),
     ):
         pass
+
+
+def test_37_what_failed_before_and_cannot_be_recorded_lets_nothing_run(ledger: Ledger) -> None:
+    """Its tool has to be approved here: then the block is not entered, and the call is not made again."""
+    made: list[int] = []
+
+    @tool(idempotent=True, approval="required", wait=False)
+    def pay(cents: int) -> None:
+        made.append(cents)
+
+    executions = [Execution(tool=pay, arguments={"cents": 7}, error="TimeoutError: no answer")]
+    resumed = agent_run("order-7", ledger=ledger, tool_executions=executions)
+    with pytest.raises(ApprovalPending):
+        resumed.__enter__()  # not entered: what failed before is not on the record
+    assert made == []
 
 
 def test_a_process_that_dies_leaves_no_repeat_behind(ledger: Ledger, tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ class Gate:
     def __init__(self, place: Place, who: str) -> None:
         self._place, self._token = place, place.tokens[who]
 
-    def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Answer:
-        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+    def ask(self, method: str, path: str, body: dict[str, Any] | None = None, **more: str) -> Answer:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json", **more}
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         connection = http.client.HTTPConnection(self._place.served.url.removeprefix("http://"), timeout=60)
         try:
@@ -108,6 +108,26 @@ def test_79_an_intent_is_proposed_approved_executed_and_reported(place: Place, g
     again = gate.propose(idempotency_key="ticket-1", payload="another text")
     assert (again.status, again.content["status"], again.content["intentId"]) == (200, "duplicate_blocked", name)
     assert status_of(place, name) == "succeeded"
+
+
+def test_79_an_idempotency_key_gives_no_second_right_to_execute(gate: Gate, ana: Gate) -> None:
+    """A job that is started again sends the same requests under the same keys."""
+    name = gate.propose(idempotency_key="ticket-again").content["intentId"]
+    ana.act(name, "approve")
+    once = {"Idempotency-Key": "execute-again"}
+    path = f"/v1/intents/{name}/execute"
+    assert gate.ask("POST", path, {}, **once).status == 201
+    assert gate.ask("POST", path, {}, **once).status == 409
+
+
+def test_29_an_idempotency_key_gives_no_second_driver_of_a_run(gate: Gate) -> None:
+    once = {"Idempotency-Key": "resume-order-29"}
+    started = gate.ask("POST", "/v1/runs", {"run_id": "order-29", "agent": "billing"}, **once)
+    assert started.status == 201
+    assert gate.ask("POST", "/v1/runs", {"run_id": "order-29", "agent": "billing"}, **once).status == 409
+    assert gate.ask("POST", "/v1/runs/order-29/release", {"token": started.content["token"]}).status == 200
+    assert gate.ask("POST", "/v1/runs/order-29/resume", {}, **once).status == 200
+    assert gate.ask("POST", "/v1/runs/order-29/resume", {}, **once).status == 409
 
 
 def test_79_a_result_has_its_keys_in_the_order_in_which_they_are_recorded(place: Place, gate: Gate, ana: Gate) -> None:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import indelible
-from indelible import AwaitingApproval
-from indelible.errors import EffectCompensated, RunRefused
+from indelible import AwaitingApproval, Claimed, Ledger, MayHaveHappened, Succeeded
+from indelible.errors import EffectCompensated, EffectErased, EffectFailed, RunRefused
 from indelible.journal.keys.redaction_key import VARIABLE, RedactionKey
+from indelible.runs import keeping
 from tests.faults.test_faults_handover import PAY, here, name_of, there
 from tests.journal.exported import key_of
 from tests.scenarios.hands import begun, resumed, started
-from tests.scenarios.shells import Count, Driver, approve, charge
+from tests.scenarios.policies import limiting
+from tests.scenarios.shells import Count, Driver, approve, charge, prepare_store
 
 __all__ = ["here", "there"]
 ANOTHER = charge(run_id="r1", args={"amount": 6})
@@ -134,3 +138,104 @@ def test_96_a_call_that_was_compensated_is_so_where_the_run_goes_on(here: Driver
     for call in bought:
         with pytest.raises(EffectCompensated):
             there.run(call, Count(), **PAY)
+
+
+# To a ledger on either store
+
+
+Two = Callable[..., tuple[Ledger, Ledger]]
+
+
+@pytest.fixture
+def two(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
+    """Opens the ledger that hands a run over, on a file, and the one that goes on with it, on either store."""
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    with ExitStack() as opened:
+
+        def open_two(**words: Any) -> tuple[Ledger, Ledger]:
+            urls = f"sqlite:///{tmp_path / 'here.db'}", prepare_store(store_url)
+            here, there = (opened.enter_context(Ledger.open(url, tenant="acme", seal=True, **words)) for url in urls)
+            return here, there
+
+        yield open_two
+
+
+def go_on(here: Ledger, there: Ledger) -> None:
+    there.import_packet(here.export_packet("r1", to=there.journal_name), trust=True)
+    there.resume_run("r1")
+
+
+@pytest.mark.parametrize(("value", "raised"), [("paid", EffectErased), (ValueError("no funds"), EffectFailed)])
+def test_94_an_erased_call_is_as_erased_where_the_run_goes_on(
+    two: Two, tmp_path: Path, value: Any, raised: type[Exception]
+) -> None:
+    here, there = two()
+    words: dict[str, Any] = {"failed_on": ValueError, **PAY}
+    run = here.start_run("r1", agent="scout")
+    with suppress(ValueError):
+        here.run(charge(run_id="r1"), Count(value), **words)
+    run.hand_off("another ledger")
+    here.erase(run_id="r1", by="ada", reason="asked for")
+    go_on(here, there)
+    again = Count()
+    for ledger in (here, there):
+        with pytest.raises(raised):
+            ledger.run(charge(run_id="r1"), again, **words)
+        (effect,) = ledger.effects(run_id="r1")
+        with pytest.raises(EffectErased):
+            _ = effect.args
+        assert ledger.verify_run("r1").is_valid
+    assert again.entries == 0
+    there.export(tmp_path / "bundle")
+    assert indelible.verify(tmp_path / "bundle", key=key_of(there), deep=True).verdict == "verified"
+
+
+def doubted(ledger: Ledger, **words: Any) -> None:
+    with pytest.raises(MayHaveHappened):
+        ledger.run(charge(run_id="r1"), Count(MayHaveHappened("cut")), **words)
+
+
+def under_way(ledger: Ledger, **words: Any) -> None:
+    assert isinstance(ledger.begin(charge(run_id="r1"), **words), Claimed)
+
+
+ORDER: dict[str, Any] = {"exclusive": {"namespace": "shop", "type": "order", "id": "7"}}
+
+
+@pytest.mark.parametrize("leave", [doubted, under_way])
+@pytest.mark.parametrize(("opening", "words"), [({}, ORDER), ({"policy": limiting(5)}, {})], ids=["order", "budget"])
+def test_94_a_run_is_not_handed_over_while_a_call_that_may_have_happened_holds_something(
+    two: Two, leave: Callable[..., None], opening: dict[str, Any], words: dict[str, Any]
+) -> None:
+    """No packet carries what it holds, so at the other ledger a second call would not find it taken."""
+    here, there = two(**opening)
+    run = here.start_run("r1", agent="scout")
+    leave(here, **words)
+    with pytest.raises(RunRefused) as caught:
+        here.export_packet("r1", to=there.journal_name)
+    assert caught.value.code == "reserved"
+    assert run.run.status == "active"
+    assert here.export_packet("r1")["packet"]["handedOverTo"] is None, "a copy for reading is made"
+    if leave is doubted:
+        here.settle(here.effects()[0].id, Succeeded("shipped"), by="ada", evidence="seen")
+        go_on(here, there)
+        assert there.run(charge(run_id="r1"), Count(), **words) == "shipped"
+
+
+def test_94_a_call_that_began_just_before_the_fence_keeps_its_packet_back_until_it_is_settled(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = two()
+    here.start_run("r1", agent="scout")
+    doubted(here, **ORDER)
+    looks = iter([None])
+    monkeypatch.setattr(keeping, "why_not_carried", lambda effects: next(looks, "it holds something"))
+    with pytest.raises(RunRefused) as caught:
+        here.export_packet("r1", to=there.journal_name)
+    run = here.get_run("r1")
+    assert run is not None
+    assert (caught.value.code, run.status) == ("reserved", "handed_over")
+    monkeypatch.undo()
+    here.settle(here.effects()[0].id, Succeeded("shipped"), by="ada", evidence="seen")
+    go_on(here, there)
+    assert there.run(charge(run_id="r1"), Count(), **ORDER) == "shipped"

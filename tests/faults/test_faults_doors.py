@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -265,3 +268,36 @@ def test_55_a_policy_explains_that_it_does_not_judge_a_record() -> None:
     assert policy.judge(asked).decision == "allow"
     assert explain(policy, asked).looks == ()
     assert policy.judge(replace(asked, side_effect="payment")).decision == "refuse"
+
+
+class Region(enum.StrEnum):
+    """Names a place, and is the text of its value."""
+
+    EU = "eu"
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (datetime(2026, 5, 6, 10, tzinfo=UTC), datetime(2026, 5, 6, 11, tzinfo=timezone(timedelta(hours=1)))),
+        (Decimal("1.10"), Decimal("1.1")),
+        (Region.EU, "eu"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [{"scope": "args.slot"}, {"scope": "all", "resource": {"namespace": "n", "type": "t", "id": "args.slot"}}]
+)
+def test_54_a_scope_or_resource_is_made_of_the_recorded_argument(
+    ledger: Ledger, words: dict[str, Any], one: Any, same: Any
+) -> None:
+    entered: list[Any] = []
+
+    @ledger.tool(side_effect="payment", **words)
+    def book(slot: Any, room: str) -> int:
+        entered.append(slot)
+        return len(entered)
+
+    for slot in (one, same):
+        with ledger.in_run(f"order-{slot}"):
+            assert book(slot, "a") == 1
+    assert len(entered) == 1

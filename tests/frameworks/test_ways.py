@@ -452,8 +452,9 @@ def test_88_tools_of_a_model_that_a_router_chooses_are_refused(ledger: Ledger, i
     turns: Any = [[{"text": "done"}]]
     strategy = Second()
     strategy.router = ModelRouter([ScriptedModel(turns), Hosting(turns)], strategy=strategy)
-    plugins: Any = [StrandsPlugin(ledger, run="order-1", strict=True)] if is_plugin else []
-    around: Any = nullcontext() if is_plugin else instrument(ledger, strict=True, allow=OTHERS)
+    # The strategy is code of the program's, which strict mode refuses by itself.
+    plugins: Any = [StrandsPlugin(ledger, run="order-1", strict=True, allow=["Second"])] if is_plugin else []
+    around: Any = nullcontext() if is_plugin else instrument(ledger, strict=True, allow=[*OTHERS, "Second"])
     with around, ledger.in_run("order-1"):
         agent = Agent(model=strategy.router, callback_handler=None, plugins=plugins, retry_strategy=None)
         assert "web_search" in str(refusal_of(lambda: agent("go")))

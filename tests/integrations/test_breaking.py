@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
-import subprocess
 from collections.abc import Iterator
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 from zlib import crc32
 
@@ -23,6 +21,7 @@ from agents import set_tracing_disabled
 
 from indelible import Effect, Idempotent, Retry, migrate
 from indelible.compat import agent_ledger, locus
+from tests.commit import COMMIT
 from tests.integrations.breaking_provider import DONE
 from tests.integrations.breaking_ways import (
     AWAITED,
@@ -112,15 +111,6 @@ def _untraced() -> Iterator[None]:
 def provider(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Provider]:
     with provider_process(tmp_path_factory.mktemp("provider")) as found:
         yield found
-
-
-def _commit() -> str:
-    """Return the commit that is tested, so that each tries another part; "" where there is no repository."""
-    said = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, cwd=Path(__file__).parent)
-    return said.stdout.strip()
-
-
-COMMIT = _commit()
 
 
 class Case:

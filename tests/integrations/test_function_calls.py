@@ -6,17 +6,18 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import AfterValidator, BaseModel, Field
 
 from indelible import Approval, Effect, Idempotent, Ledger, MayHaveHappened, NothingHappened, Refused, Retry, migrate
-from indelible.errors import BadCall, StoreError
+from indelible.errors import ApprovalPending, BadCall, StoreError
 from indelible.integrations.function_calls import Answered, FunctionCalls
 
 PAGE = Path(__file__).parents[2] / "docs" / "integrations" / "functions.md"
@@ -391,6 +392,45 @@ def test_37_a_lost_answer_waits_for_a_person_and_no_text_invites_a_repeat(ledger
     assert [effect.status for effect in ledger.effects()] == ["in_doubt"]
 
 
+class _Awaited:
+    """Is no coroutine function, and has to be awaited."""
+
+    def __init__(self, bank: Till) -> None:
+        self._bank = bank
+
+    async def __call__(self, amount: int) -> dict[str, int]:
+        return await self._bank.charge_awaited(amount)
+
+
+def _later(bank: Till) -> Callable[[int], Any]:
+    def charge(amount: int) -> Any:
+        return bank.charge_awaited(amount)
+
+    return charge
+
+
+@pytest.mark.parametrize("made", [_Awaited, _later], ids=["object", "function"])
+@pytest.mark.parametrize(
+    ("raises", "status"),
+    [(None, "succeeded"), (ConnectionError, "in_doubt"), (Refused, "failed")],
+    ids=["nothing", "lost", "refused"],
+)
+def test_f3_what_a_tool_that_gives_a_coroutine_raises_is_answered(
+    store_url: str, answer: Any, made: Any, raises: type[Exception] | None, status: str
+) -> None:
+    migrate(store_url)
+    bank, other = Till(None if raises is None else raises("no answer")), Till()
+    with Ledger.open(store_url, seal=False) as ledger:
+        terms = {"charge": {"side_effect": "payment"}}
+        calls = FunctionCalls(ledger, {"charge": made(bank), "look": other.charge}, run="order-1", terms=terms)
+        for _ in range(2):
+            answered = answer(calls, [chat(), chat("c2", name="look")])
+            assert [one.tool for one in answered.waiting] == (["charge"] if status == "in_doubt" else [])
+            assert len(answered.messages) == (1 if status == "in_doubt" else 2)
+        assert [effect.status for effect in ledger.effects(tool="charge")] == [status]
+    assert (len(bank.charged), len(other.charged)) == (1, 1)
+
+
 def test_calls_without_an_id_are_known_by_their_arguments(ledger: Ledger) -> None:
     till = Till()
     calls = FunctionCalls(ledger, {"charge": till.charge}, run="order-1")
@@ -469,3 +509,40 @@ def test_90_an_edit_of_what_a_function_takes_by_name_runs_as_approved(store_url:
             with pytest.raises(BadCall):
                 calls.answer(asked)
         assert got == ([("1", rest)] if runs else [])
+
+
+def validated() -> Callable[..., Any]:
+    """Make a tool as another process does: its validator stands elsewhere in memory."""
+
+    def positive(value: int) -> int:
+        return value
+
+    def charge(amount):  # type: ignore[no-untyped-def]
+        return amount
+
+    charge.__annotations__["amount"] = Annotated[int, AfterValidator(positive)]
+    return charge
+
+
+def by_loop(ledger: Ledger, tool: Callable[..., Any]) -> Any:
+    calls = FunctionCalls(ledger, {"charge": tool}, run="order-123", side_effect="payment", approval="required")
+    return calls.answer([chat("call_x1")]).messages
+
+
+def by_tool(ledger: Ledger, tool: Callable[..., Any]) -> Any:
+    made = ledger.tool("charge", side_effect="payment", approval="required", wait=False)(tool)
+    with ledger.in_run("order-123"), suppress(ApprovalPending):
+        return made(amount=5)
+
+
+@pytest.mark.parametrize("play", [by_loop, by_tool])
+def test_an_approval_holds_in_the_next_process_if_a_hint_has_a_validator(store_url: str, play: Any) -> None:
+    migrate(store_url)
+    tools = [validated(), validated()]
+    with Ledger.open(store_url, seal=False) as ledger:
+        assert not play(ledger, tools[0])
+        (asked,) = ledger.approvals(status="pending")
+        ledger.approve(asked, digest=asked.digest, by="ana")
+    with Ledger.open(store_url, seal=False) as ledger:
+        assert play(ledger, tools[1])
+        assert [one.status for one in ledger.effects()] == ["succeeded"]

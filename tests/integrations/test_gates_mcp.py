@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
+import anyio
 import mcp_types as types
 import pytest
+from agents import Agent as OpenAIAgent
+from agents import Runner, function_tool, set_tracing_disabled
+from agents.mcp import MCPServerStreamableHttp
+from agents.testing import ScriptedModel, assistant_message, function_call
 from mcp import StdioServerParameters
 from mcp.client import Client
 from mcp.server import Server
+from mcp.shared.memory import create_client_server_memory_streams
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.messages import ModelResponse, TextPart
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from indelible import AsyncLedger, instrument, migrate
@@ -176,3 +184,116 @@ async def test_90_the_tool_of_a_gate_around_it_is_the_same_call_and_once(ledger:
     assert bank.paid == 1
     keys = {effect.key for effect in await ledger.effects(tool="pay")}
     assert len(keys) == len(await ledger.effects(tool="pay"))
+
+
+async def by_client(client: Client) -> Any:
+    return await client.call_tool("pay", {"amount": 5})
+
+
+async def by_task(client: Client) -> Any:
+    return await asyncio.create_task(client.session.call_tool("pay", {"amount": 5}))
+
+
+async def by_waiting(client: Client) -> Any:
+    return await asyncio.wait_for(client.session.call_tool("pay", {"amount": 5}), timeout=60)
+
+
+async def run_openai(act: Any) -> None:
+    model = ScriptedModel([[function_call("pay", {"amount": 5}, call_id="call_Xa")], [assistant_message("done")]])
+    await Runner.run(OpenAIAgent(name="clerk", model=model, tools=[function_tool(act)]), "go")
+
+
+async def run_pydantic(act: Any) -> None:
+    turns: list[Any] = [[ToolCallPart("pay", {"amount": 5})], [TextPart("done")]]
+    agent = PydanticAgent(FunctionModel(lambda *_: ModelResponse(parts=turns.pop(0))))
+    agent.tool_plain(act)
+    await agent.run("go")
+
+
+@pytest.fixture
+def quiet() -> Iterator[None]:
+    set_tracing_disabled(True)
+    yield
+    set_tracing_disabled(False)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("run", [run_openai, run_pydantic])
+@pytest.mark.parametrize("send", [by_client, by_task, by_request])
+async def test_f2_a_call_by_a_function_tool_of_the_same_name_is_a_call_of_its_own(
+    ledger: AsyncLedger, run: Any, send: Any
+) -> None:
+    bank = Bank("bank")
+
+    async def pay(amount: int) -> str:
+        """Pays."""
+        for _ in range(2):
+            await send(client)
+        return "paid"
+
+    async with Client(bank.server) as client:
+        with instrument(ledger, terms={"pay": PAYS}), ledger.in_run("order-1"):
+            await run(pay)
+    assert bank.paid == 1
+    assert [effect.status for effect in await ledger.effects(tool="pay")] == ["succeeded"] * 2
+
+
+BANK: Any = None
+
+
+async def carry(amount: int) -> str:
+    """Pay as a framework does whose client awaits a session's call in a task of its own."""
+    await asyncio.create_task(BANK.session.call_tool("pay", {"amount": amount}))
+    return "paid"
+
+
+@pytest.mark.parametrize("module", ["pydantic_ai.mcp", "shop"])
+async def test_f2_a_call_that_a_framework_awaits_in_a_task_belongs_to_its_tool(
+    ledger: AsyncLedger, module: str
+) -> None:
+    bank = Bank("bank")
+    async with Client(bank.server) as client:
+        pay = FunctionType(carry.__code__, {**globals(), "__name__": module, "BANK": client}, "pay")
+        pay.__annotations__ = {"amount": int, "return": str}
+        with instrument(ledger, terms={"pay": PAYS}), ledger.in_run("order-1"):
+            await run_pydantic(pay)
+    assert bank.paid == 1
+    assert len(await ledger.effects(tool="pay")) == (2 if module == "shop" else 1)
+
+
+class Near(MCPServerStreamableHttp):
+    """Reaches a bank in this process, as the SDK reaches one over HTTP: it sends each call in a task of its own."""
+
+    def __init__(self, bank: Bank) -> None:
+        super().__init__({"url": "http://bank/mcp"}, name="bank")
+        self._bank = bank
+
+    @asynccontextmanager
+    async def create_streams(self) -> AsyncIterator[Any]:
+        async with create_client_server_memory_streams() as (near, far), anyio.create_task_group() as tasks:
+            server = self._bank.server
+            tasks.start_soon(server.run, *far, server.create_initialization_options())
+            yield near
+            tasks.cancel_scope.cancel()
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("is_inside", [False, True], ids=["tool of the server", "function tool"])
+async def test_f2_the_call_by_which_the_sdk_carries_out_its_tool_belongs_to_that(
+    ledger: AsyncLedger, is_inside: bool
+) -> None:
+    bank = Bank("bank")
+
+    async def pay(amount: int) -> str:
+        """Pays."""
+        for _ in range(2):
+            await server.call_tool("pay", {"amount": amount})
+        return "paid"
+
+    model = ScriptedModel([[function_call("pay", {"amount": 5}, call_id="call_Xa")], [assistant_message("done")]])
+    async with Near(bank) as server:
+        with instrument(ledger, terms={"pay": PAYS}), ledger.in_run("order-1"):
+            words: Any = {"tools": [function_tool(pay)]} if is_inside else {"mcp_servers": [server]}
+            await Runner.run(OpenAIAgent(name="clerk", model=model, **words), "go")
+    assert bank.paid == 1
+    assert [one.status for one in await ledger.effects(tool="pay")] == ["succeeded"] * (2 if is_inside else 1)

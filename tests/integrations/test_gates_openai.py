@@ -10,9 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
-from agents import Agent, FunctionTool, HostedMCPTool, Runner, Tool, function_tool, set_tracing_disabled
-from agents.mcp import MCPServerStdio
+from agents import (
+    Agent,
+    FunctionTool,
+    HostedMCPTool,
+    RunContextWrapper,
+    Runner,
+    Tool,
+    function_tool,
+    set_tracing_disabled,
+)
+from agents.exceptions import UserError
+from agents.mcp import MCPServerSse, MCPServerStdio, MCPServerStreamableHttp, MCPUtil
 from agents.testing import ScriptedModel, assistant_message, function_call
 from mcp.shared.exceptions import MCPError
 
@@ -187,6 +198,64 @@ async def test_83_an_error_that_an_mcp_tool_declares_is_told_as_it_said_it(plain
 def bank(paid: Path, how: str = "", name: str | None = None) -> MCPServerStdio:
     words = [str(paid), *([how] if how else [])]
     return MCPServerStdio({"command": sys.executable, "args": [str(mcp_bank.__file__), *words]}, name=name)
+
+
+RETRIES = pytest.mark.parametrize("times", [1, -1], ids=["once", "always"])
+
+
+def retrying(kind: str, paid: Path, times: int) -> Any:
+    """Return an MCP server that would send a call again if no answer comes."""
+    if kind == "stdio":
+        params: Any = {"command": sys.executable, "args": [str(mcp_bank.__file__), str(paid), "hang"]}
+        return MCPServerStdio(params, max_retry_attempts=times, client_session_timeout_seconds=2)
+    made: Any = MCPServerSse if kind == "sse" else MCPServerStreamableHttp
+    return made({"url": "http://127.0.0.1:9/mcp"}, max_retry_attempts=times)
+
+
+def tool_of(server: Any) -> FunctionTool:
+    return MCPUtil.to_function_tool(types.Tool(name="pay", input_schema={"type": "object"}), server, False)
+
+
+@RETRIES
+@pytest.mark.parametrize("kind", ["stdio", "sse", "http"])
+def test_f1_the_tool_of_an_mcp_server_that_sends_calls_again_is_refused(plain: Ledger, kind: str, times: int) -> None:
+    tool = tool_of(retrying(kind, Path("paid"), times))
+    with pytest.raises(BadCall, match="max_retry_attempts=0"):
+        LedgerTools(plain, run="order-1").tools([tool])
+
+
+@EVERY_WAY
+async def test_f1_a_server_that_would_send_a_payment_again_is_refused_before_it_is_sent(
+    plain: Ledger, tmp_path: Path, way: str
+) -> None:
+    paid = tmp_path / "paid"
+    async with retrying("stdio", paid, 1) as server:
+        with pytest.raises(BadCall, match="max_retry_attempts=0"):
+            await paying(plain, way, tool_of(server))
+        if way == "instrument":
+            with instrument(plain), pytest.raises(BadCall, match="max_retry_attempts=0"):
+                await paid_at(plain, server, "call_Xa")
+    assert (paid.exists(), plain.effects()) == (False, [])
+
+
+@EVERY_WAY
+async def test_f1_a_server_that_is_set_to_retry_later_is_refused_when_it_is_called(
+    plain: Ledger, tmp_path: Path, way: str
+) -> None:
+    paid = tmp_path / "paid"
+    async with retrying("stdio", paid, 0) as server:
+        tools: list[Tool] = [tool_of(server)]
+        if way == "gate":
+            tools = LedgerTools(plain, run="order-1", terms={"pay": PAYS}).tools(tools)
+        agent = Agent(name="clerk", model=calling(), tools=tools)
+        around = instrument(plain, terms={"pay": PAYS}) if way == "instrument" else contextlib.nullcontext()
+        with around, plain.in_run("order-1"):
+            await agent.get_all_tools(RunContextWrapper(context=None))
+            server.max_retry_attempts = 1
+            with pytest.raises(UserError) as told:  # as the SDK tells of what a tool's entrance raises
+                await Runner.run(agent, "go")
+    assert isinstance(told.value.__cause__, BadCall)
+    assert (paid.exists(), plain.effects()) == (False, [])
 
 
 async def paid_at(ledger: Ledger, server: MCPServerStdio, call_id: str) -> Any:

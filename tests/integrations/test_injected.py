@@ -16,7 +16,8 @@ from datetime import date, timedelta
 from enum import Enum
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from agents import Agent as OpenAIAgent
@@ -26,12 +27,12 @@ from agents.tool_context import ToolContext
 from langchain.agents import AgentState, create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolArg, InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
 from langgraph.types import Command
-from pydantic import BaseModel, ConfigDict, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, create_model
 from pydantic_ai import Agent, DeferredToolRequests, RunContext
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -177,6 +178,146 @@ def test_89_what_was_approved_runs_as_long_as_nothing_changed(ledger: Ledger, na
     assert paid == ["acme"]
 
 
+class Customer(BaseModel):
+    account: str
+
+
+@tool
+def of_state(amount: int, state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """Pays."""
+    paid.append(state["customer"].account)
+    return "paid"
+
+
+@tool
+def of_runtime(amount: int, runtime: ToolRuntime[Any, Any]) -> str:
+    """Pays."""
+    paid.append(runtime.state["customer"].account)
+    return "paid"
+
+
+@tool
+def of_list(amount: int, customer: Annotated[Any, InjectedState("customer")]) -> str:
+    """Pays."""
+    paid.append(customer[0].account)
+    return "paid"
+
+
+class StateOfModels(AgentState[Any]):
+    customer: Any
+
+
+@pytest.mark.parametrize("account", ["acme", "mallory"])
+@pytest.mark.parametrize(
+    ("by", "make"),
+    [
+        (of_state, lambda account: Customer(account=account)),
+        (of_runtime, lambda account: Customer(account=account)),
+        (of_list, lambda account: [Customer(account=account)]),
+    ],
+)
+def test_89_an_object_in_a_state_is_bound(ledger: Ledger, by: Any, make: Any, account: str) -> None:
+    paid.clear()
+    turns = [calls((by.name, {"amount": 5}, "c1")), AIMessage(content="done")]
+    behind = [LedgerMiddleware(ledger, terms={by.name: ASKS})]
+    graph: Any = create_agent(
+        Scripted(responses=turns), [by], middleware=behind, state_schema=StateOfModels, checkpointer=InMemorySaver()
+    )
+    graph.invoke({"messages": [("user", "pay")], "customer": make("acme")}, THREAD)
+    approve(ledger)
+    graph.invoke(Command(resume="go on", update={"customer": make(account)}), THREAD)
+    assert paid == (["acme"] if account == "acme" else [])
+
+
+def default_of_state(default: str) -> Any:
+    @tool
+    def pay(amount: int, account: Annotated[str, InjectedState("account")] = default) -> str:
+        """Pays."""
+        paid.append(account)
+        return "paid"
+
+    return pay
+
+
+def default_of_argument(default: str) -> Any:
+    @tool
+    def pay(amount: int, account: Annotated[str, InjectedToolArg] = default) -> str:
+        """Pays."""
+        paid.append(account)
+        return "paid"
+
+    return pay
+
+
+class Given(BaseModel):
+    amount: int
+    account: Annotated[str, InjectedToolArg]
+
+
+def default_of_schema(default: str) -> Any:
+    def pay(amount: int, account: str) -> str:
+        """Pays."""
+        paid.append(account)
+        return "paid"
+
+    fields: dict[str, Any] = {"account": (Annotated[str, InjectedToolArg], default)}
+    return StructuredTool.from_function(pay, args_schema=create_model("Args", __base__=Given, **fields))
+
+
+@pytest.mark.parametrize("account", ["acme", "mallory"])
+@pytest.mark.parametrize("make", [default_of_state, default_of_argument, default_of_schema])
+def test_89_the_default_of_an_injected_parameter_is_shown_and_bound(ledger: Ledger, make: Any, account: str) -> None:
+    paid.clear()
+    saver = InMemorySaver()
+
+    def graph(default: str) -> Any:
+        turns = [calls(("pay", {"amount": 5, "account": "of the model"}, "c1")), AIMessage(content="done")]
+        behind = [LedgerMiddleware(ledger, model_turns=False, terms={"pay": ASKS})]
+        model = Scripted(responses=turns[len(ledger.effects()) :])
+        return create_agent(model, [make(default)], middleware=behind, state_schema=State, checkpointer=saver)
+
+    first = graph("acme").invoke({"messages": [("user", "pay")]}, THREAD)
+    assert first["__interrupt__"][0].value["args"] == {"amount": 5, "account": "acme"}
+    approve(ledger)
+    second = graph(account).invoke(Command(resume="go on"), THREAD)
+    if account == "acme":
+        assert paid == ["acme"]
+    else:
+        assert (paid, second["__interrupt__"][0].value["args"]["account"]) == ([], "mallory")
+
+
+def test_89_a_value_that_is_made_anew_is_named_by_its_type(ledger: Ledger) -> None:
+    class Made(BaseModel):
+        amount: int
+        account: Annotated[str, InjectedToolArg] = Field(default_factory=lambda: "acme")
+        id_: Annotated[str, InjectedToolCallId] = ""
+
+    def pay(amount: int, account: str, id_: str) -> str:
+        """Pays."""
+        return f"paid {account}"
+
+    turns = [calls(("pay", {"amount": 5}, "c1")), AIMessage(content="done")]
+    behind = [LedgerMiddleware(ledger, terms={"pay": {"side_effect": "payment"}})]
+    tools = [StructuredTool.from_function(pay, args_schema=Made)]
+    graph: Any = create_agent(Scripted(responses=turns), tools, middleware=behind)
+    assert said(graph.invoke({"messages": [("user", "pay")]}, THREAD))[-1].content == "paid acme"
+    assert ledger.effects(tool="pay")[0].args == {"amount": 5, "account": {"not_shown": "function"}}
+
+
+def test_89_a_langchain_tool_that_changed_in_place_is_asked_about_again(ledger: Ledger) -> None:
+    paid.clear()
+    changing = default_of_argument("acme")
+    turns = [calls(("pay", {"amount": 5}, "c1")), AIMessage(content="done")]
+    behind = [LedgerMiddleware(ledger, terms={"pay": ASKS})]
+    graph: Any = create_agent(Scripted(responses=turns), [changing], middleware=behind, checkpointer=InMemorySaver())
+    graph.invoke({"messages": [("user", "pay")]}, THREAD)
+    old = approve(ledger)
+    changing.description = "Pays in millions, from the live account."
+    graph.invoke(Command(resume="go on"), THREAD)
+    (again,) = ledger.approvals(status="pending")
+    assert (paid, again.replaces) == ([], old.id)
+
+
 @tool
 def by_metadata(amount: int, config: RunnableConfig) -> str:
     """Pays."""
@@ -293,6 +434,24 @@ async def test_89_openai_agents_the_context_is_bound(ledger: Ledger) -> None:
     (again,) = ledger.approvals(status="pending")
     (effect,) = ledger.effects(tool="charge")
     assert (again.replaces, effect.args["context"]["account"]) == (approval.id, "mallory")
+
+
+@pytest.mark.anyio
+async def test_89_openai_agents_a_named_tuple_beside_a_handle_is_bound(ledger: Ledger) -> None:
+    class Pair(NamedTuple):
+        db: Any
+        account: str
+
+    gate, agent = openai_agent(ledger)
+    result = await Runner.run(agent, "go", context=Pair(object(), "acme"))  # type: ignore[arg-type]
+    (effect,) = ledger.effects(tool="charge")
+    assert effect.args["context"] == {"db": {"not_shown": "object"}, "account": "acme"}
+    approve(ledger)
+    state = result.to_state()
+    assert await gate.answer(state) == []
+    state._context.context = Pair(object(), "mallory")  # type: ignore[assignment]
+    await Runner.run(agent, state)
+    assert (paid, ledger.effects(tool="charge")[0].status) == ([], "requires_approval")
 
 
 @pytest.mark.anyio
@@ -449,15 +608,27 @@ def test_38_an_argument_named_like_what_is_supplied_is_shown_and_run_or_refused(
 
 
 def test_values_are_shown_as_json_or_named_by_their_type() -> None:
-    @dataclass
     class Inner:
-        url: str = "postgresql://user:password@host"
+        def __init__(self) -> None:
+            self.url = "postgresql://user:password@host"
+
+    class Pair(NamedTuple):
+        db: Any
+        to: str
+        api_key: str = "k"
+
+    class Kind(Enum):
+        PAIR = (object(), 1)
 
     @dataclass
     class Deps:
         user: str = "ana"
         limits: dict[str, int] = field(default_factory=lambda: {"day": 5})
         db: Inner = field(default_factory=Inner)
+        pairs: Any = field(default_factory=lambda: [Pair(Inner(), "acme"), Inner()])
+        pool: Any = field(default_factory=lambda: [Inner(), Inner()])
+        kind: Any = Kind.PAIR
+        texts: Any = field(default_factory=lambda: ["x" * 30_000, "y"])
         auth_token: str = "t"
         headers: dict[str, str] = field(default_factory=lambda: {"api_key": "k"})
 
@@ -468,6 +639,10 @@ def test_values_are_shown_as_json_or_named_by_their_type() -> None:
             "user": {"not_shown": "str"},
             "limits": {"day": 5},
             "db": inner,
+            "pairs": [{"class": Pair.__qualname__, "db": inner, "to": "acme", "api_key": {"not_shown": "str"}}, inner],
+            "pool": {"not_shown": "list"},
+            "kind": "PAIR",
+            "texts": [{"not_shown": "str"}, "y"],
             "auth_token": {"not_shown": "str"},
             "headers": {"api_key": {"not_shown": "str"}},
         },
@@ -482,6 +657,27 @@ class Loose(BaseModel):
     model_config = ConfigDict(extra="allow")
     region: str = "eu"
     _iban: str = PrivateAttr("A")
+
+    def to_whom(self) -> str:
+        return "OURS"
+
+
+class Stricter(Loose):
+    def to_whom(self) -> str:
+        return "MALLORY"
+
+
+class Wired(NamedTuple):
+    """Holds a handle beside a value."""
+
+    db: Any
+    iban: str
+
+
+def ring_of(iban: str) -> Loose:
+    made = Loose(iban=iban)
+    made.__pydantic_extra__["self"] = made  # type: ignore[index]
+    return made
 
 
 class Held:
@@ -613,7 +809,20 @@ HOLDERS: dict[str, tuple[Any, Any]] = {
     "partial": (lambda iban: functools.partial(str, iban), lambda deps: deps()),
     "class": (lambda iban: OursByClass() if iban == "OURS" else TheirsByClass(), lambda deps: deps.iban),
     "beside a handle": (lambda iban: {"to": {"iban": iban, "db": object()}}, lambda deps: deps["to"]["iban"]),
+    "named tuple beside a handle": (lambda iban: Wired(object(), iban), lambda deps: deps.iban),
+    "tuple beside a handle": (lambda iban: (object(), iban), lambda deps: deps[1]),
+    "set beside a handle": (lambda iban: {Only("A"), iban}, lambda deps: next(one for one in deps if one in IBANS)),
+    "model in a mapping": (lambda iban: {"to": Loose(iban=iban)}, lambda deps: deps["to"].iban),
+    "model in a dataclass": (lambda iban: Deps("acme", Loose(iban=iban)), lambda deps: deps.db.iban),
+    "models in a list": (lambda iban: [Loose(iban=iban)], lambda deps: deps[0].iban),
+    "dataclass in a list in a model": (lambda iban: Loose(to=[Deps(iban)]), lambda deps: deps.to[0].account),
+    "named tuple in a list": (lambda iban: [Wired(object(), iban)], lambda deps: deps[0].iban),
+    "attribute of a mapping inside": (lambda iban: [with_attribute(Named(), iban)], lambda deps: deps[0].iban),
+    "beside a long text": (lambda iban: [Loose(iban=iban, note="x" * 30_000)], lambda deps: deps[0].iban),
+    "beside itself": (lambda iban: [ring_of(iban)], lambda deps: deps[0].iban),
+    "class inside": (lambda iban: [Loose() if iban == "OURS" else Stricter()], lambda deps: deps[0].to_whom()),
 }
+IBANS = ("OURS", "MALLORY")
 
 
 def holding_agent(ledger: Ledger, read: Any) -> Agent[Any, Any]:
@@ -735,6 +944,47 @@ def test_89_a_type_that_is_not_read_whole_says_so() -> None:
         "any": {"region": "ANY"},
         "path": "/a",
         "paths": "/a",
-        "ring": {"ring": {"not_shown": "dict"}},
+        "ring": {"ring": {"self": {"not_shown": "dict"}}},
         "partial": {"func": {"not_shown": "type"}, "args": ["acme"], "keywords": {"to": "A"}},
     }
+
+
+@dataclass
+class Knows:
+    """Points at others, who point back."""
+
+    name: str
+    others: list[Any] = field(default_factory=list)
+
+
+class Detached:
+    """A field that cannot be read now."""
+
+    def __get__(self, one: Any, kind: Any = None) -> Any:
+        if one is None:
+            return ""
+        raise RuntimeError("detached")
+
+    def __set__(self, one: Any, value: Any) -> None:
+        """Takes anything."""
+
+
+@dataclass
+class Row:
+    """Has a field that cannot be read, and one that can."""
+
+    account: str
+    more: str = Detached()  # type: ignore[assignment]
+
+
+def test_89_objects_that_point_at_each_other_or_cannot_be_read_are_recorded_at_once() -> None:
+    people = [Knows(str(number)) for number in range(40)]
+    for one in people:
+        one.others = people
+    shown = recorded({"deps": {"people": people}}, (), ())
+    assert shown["deps"]["people"][0]["name"] == "0"
+    row = recorded({"deps": {"row": Row("a")}}, (), ())["deps"]["row"]
+    assert row["account"] == "a"
+    assert "not_shown" in row["more"]
+    keyed = {uuid4(): {"account": "a"}}
+    assert recorded({"deps": {"by_id": keyed}}, (), ())["deps"]["by_id"] == {str(*keyed): {"account": "a"}}

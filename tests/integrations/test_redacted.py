@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from agents import Agent as OpenAIAgent
@@ -14,10 +14,11 @@ from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import FakeMessagesListChatModel
-from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.types import Command
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -264,4 +265,25 @@ def test_a_path_holds_for_the_tools_own_result_and_the_model_hears_what_is_recor
         assert SSN not in heard
         assert "[redacted value " in heard
         assert "ana" in heard
+    assert [SSN in str(effect.detail) for effect in ledger.effects()] == [False]
+
+
+@pytest.mark.parametrize("rule", ["result.ssn", "result.update.ssn", "*.ssn"])
+def test_a_path_holds_for_a_command_that_a_tool_gives(rule: str, ledger: Ledger) -> None:
+    @tool
+    def look(who: str, call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Looks up."""
+        return Command(update={"ssn": SSN, "messages": [ToolMessage(who, tool_call_id=call_id)]})
+
+    class Known(MessagesState):
+        ssn: str
+
+    graph: Any = StateGraph(Known)
+    terms = {"look": {"side_effect": "write", "redact": [rule]}}
+    graph.add_node("tools", ledger_tool_node([look], ledger, terms=terms))
+    graph.add_edge(START, "tools")
+    calls: Any = [{"name": "look", "args": {"who": "ana"}, "id": "call_abcdefgh"}]
+    said = {"messages": [HumanMessage("go", id="m1"), AIMessage(content="", tool_calls=calls)]}
+    state = graph.compile().invoke(said, {"configurable": {"thread_id": "r"}})
+    assert state["ssn"].startswith("[redacted value ")
     assert [SSN in str(effect.detail) for effect in ledger.effects()] == [False]

@@ -29,6 +29,7 @@ from indelible.integrations.langgraph import ledger_tool_node
 from indelible.integrations.mcp import ledger_proxy
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.pydantic_ai_durability import LedgerDurability
 
 pytestmark = pytest.mark.anyio
 POLICY: dict[str, Any] = {
@@ -177,6 +178,53 @@ async def test_38_pydantic_ai_refuses_arguments_whose_json_shows_less_than_they_
         await by_pydantic_ai(ledger, function, args, approval="required")
     assert refused.value.path == path
     assert await ledger.effects() == await ledger.approvals() == []
+
+
+BY_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "order": {"type": "string"},
+        "amount": {"type": "integer", "default": 50},
+        "to": {"type": "object", "properties": {"account": {"type": "string", "default": "acme"}}, "default": {}},
+    },
+    "required": ["order"],
+}
+
+
+def agent_by_schema(behind: Any, deeds: list[Any], *said: dict[str, Any]) -> Agent[None, Any]:
+    """Make an agent with a tool of which the framework knows a JSON schema alone, and no types."""
+
+    def pay(order: str, amount: int = 9000, to: Any = "mallory") -> str:
+        deeds.append((order, amount, to))
+        return "paid"
+
+    def says(messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
+        number = sum(isinstance(one, ModelResponse) for one in messages)
+        part = ToolCallPart("pay", said[number], f"toolu_{number}x") if number < len(said) else TextPart("done")
+        return ModelResponse(parts=[part])
+
+    outputs: Any = [str, DeferredToolRequests]
+    tool = Tool.from_schema(pay, "pay", "Pay.", BY_SCHEMA)
+    return Agent(FunctionModel(says), name="till", tools=[tool], output_type=outputs, capabilities=[behind])
+
+
+@pytest.mark.parametrize("kind", [LedgerCapability, LedgerDurability])
+async def test_38_pydantic_ai_fills_in_a_default_that_only_a_json_schema_tells(ledger: AsyncLedger, kind: Any) -> None:
+    deeds: list[Any] = []
+    whole = {"order": "1", "amount": 50, "to": {"account": "acme"}}
+    agent = agent_by_schema(kind(ledger, run="r", side_effect="payment"), deeds, {"order": "1"}, whole)
+    await agent.run("pay")
+    (effect,) = await ledger.effects(tool="pay")
+    assert (deeds, effect.args) == ([("1", 50, {"account": "acme"})], whole)
+
+
+async def test_38_pydantic_ai_judges_and_shows_what_a_json_schema_tells(ledger: AsyncLedger) -> None:
+    deeds: list[Any] = []
+    behind = LedgerCapability(ledger, run="r", model_turns=False, side_effect="payment", approval="required")
+    first: Any = await agent_by_schema(behind, deeds, {"order": "1"}).run("pay")
+    assert first.output.metadata["toolu_0x"]["args"] == {"order": "1", "amount": 50, "to": {"account": "acme"}}
+    misread: Any = await agent_by_schema(behind, deeds, {"order": "2", "amount": "50"}).run("pay")
+    assert (misread.output, deeds, len(await ledger.effects(tool="pay"))) == ("done", [], 1)
 
 
 def graph(ledger: Ledger | AsyncLedger, tool: Any, args: dict[str, Any], saver: Any = None) -> Any:

@@ -19,6 +19,7 @@ from indelible import Actor, Claimed, Ledger, Succeeded
 from indelible.engine.stops import Stops
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import IllegalMove, KeyUnusable, Misconfigured, SchemaOutdated, SignerRefused, Stopped, StoreError
+from indelible.journal.keys.writers import VARIABLE
 from indelible.journal.sealing_thread import BEAT_EVERY
 from indelible.migrating.moving import move, move_tenant
 from indelible.stores import secure_rows
@@ -26,6 +27,7 @@ from indelible.stores.carrying import OF_TENANTS, TABLES, Row, carry_tenant
 from indelible.stores.sqlite.carrying import SqliteRows, carrying_out, taking_in
 from tests.cli.conftest import Cli, cli
 from tests.journal.exported import call, store_of
+from tests.lending import lend_writer_keys
 from tests.migrating.test_moving import WAITING, filled, keys, no_handler
 from tests.postgres import fresh_database
 from tests.stores.database import Database
@@ -155,6 +157,27 @@ def test_a_tenant_comes_back_to_where_it_was(sqlite_url: str, postgres_url: str,
         ledger.rotate_keys()
         ledger.export(tmp_path / "bundle")
     assert indelible.verify(tmp_path / "bundle", key, after=[head]).verdict == "verified"
+
+
+def test_65_the_writer_keys_of_a_moved_tenant_are_used_at_once_and_can_be_exported(
+    store_url: str, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = f"sqlite:///{tmp_path / 'one.db'}", store_url
+    for url in (one, other):
+        indelible.migrate(url, writer_keys=True)
+    filled(one, "acme")
+    with Ledger.open(other, tenant="acme", seal=False) as ledger:  # before the tenant is there
+        assert ledger.effects() == []
+        move_tenant(one, other, "acme", by="ana")
+        assert done(ledger, "order-60") == "written"
+        lend_writer_keys(monkeypatch, ledger)
+    with Ledger.open(other, tenant="acme", seal=False, keys=tmp_path / "none") as ledger:
+        assert done(ledger, "order-61") == "written"
+    monkeypatch.delenv(VARIABLE)
+    go_on(other)
+    with Ledger.open(other, tenant="acme", seal=True) as ledger:
+        assert ledger.seal() is not None
+        assert ledger.stopped() is None
 
 
 def test_nothing_is_added_to_what_a_tenant_left_behind(files: tuple[str, str], keys: Path, cli: Cli) -> None:

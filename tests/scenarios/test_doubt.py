@@ -646,7 +646,10 @@ def test_reconcile_goes_on_when_a_probe_raises(ledger: Driver, clock: FakeClock)
     assert seen == {1: "in_doubt", 2: "succeeded"}
 
 
-@pytest.mark.parametrize("answer", ["yes", Succeeded(object())])
+_NO_TEXT: Any = object()
+
+
+@pytest.mark.parametrize("answer", ["yes", Succeeded(object()), Failed(_NO_TEXT), Failed("lost", _NO_TEXT)])
 def test_reconcile_goes_on_when_a_probe_answers_nonsense(ledger: Driver, clock: FakeClock, answer: Any) -> None:
     @ledger.tool("charge", reconcile=lambda effect: answer if effect.args["amount"] == 1 else Succeeded("found"))
     def _charge(amount: int) -> None: ...

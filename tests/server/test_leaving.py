@@ -10,9 +10,11 @@ import httpx2
 import pytest
 
 from indelible import Actor, AwaitingApproval, Claimed, GrantTerms, Ledger, ToolCall
+from indelible.cli.behind import store_behind
 from indelible.core.people.standing import person_id
 from indelible.errors import NothingHappened, VoteRefused
 from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.people import People
 from tests.server.office import House, Office, invited
 from tests.server.places import ROOT
 from tests.waiting import eventually
@@ -203,3 +205,20 @@ def test_nothing_of_somebody_comes_back_when_they_are_invited_again(office: Offi
     eventually(is_over)
     approve(ledger, asked(ledger, call(2)), ANA)
     assert isinstance(ledger.begin(call(2)), Claimed), "what she approves now counts"
+
+
+def test_46_a_revocation_that_was_cut_short_is_finished_before_the_person_is_invited_again(
+    office: Office, ledger: Ledger
+) -> None:
+    """The person was revoked, and the process was killed before it ended their grant, delegation and token."""
+    ledger.apply_policy(POLICY, by=ROOT)
+    invited(office, "ana")
+    token = office.token("ana", "approver")
+    approve(ledger, asked(ledger, call(1)), ANA, grant=GrantTerms(count=9, until=SOON))
+    ledger.delegate("bob", until=SOON, by=ANA)
+    People(store_behind(ledger), office.tenant).revoke(person_id("ana"), by=ROOT)
+    again = {"name": "ana", "scopes": ["approver"]}
+    assert post(office, "/v1/people", office.token("root", "admin"), again).status_code == 201
+    assert isinstance(ledger.begin(call(2)), AwaitingApproval), "the grant is over"
+    assert httpx2.get(f"{office.url}/v1/approvals", headers=token, trust_env=False).status_code == 401
+    assert ledger.delegations() == []

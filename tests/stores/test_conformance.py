@@ -98,6 +98,7 @@ def test_every_must_of_the_ports_has_a_test_that_repeats_it() -> None:
         ("apply", "NOT return before"): "apply_must_not_return_before_it_is_durable",
         ("apply", "give, after a commit"): "apply_must_give_after_a_lost_outcome_the_answers",
         ("begin_macs", "return False and change nothing"): "begin_macs_must_return_false_and_change_nothing",
+        ("find_by_key", "refuse a key"): "find_by_key_must_refuse_a_key_of_several_scopes",
         ("look", "give the committed state"): "look_must_give_the_committed_state_of_each_effect",
         ("heartbeat", "extend the lease only while"): "heartbeat_must_extend_only_while_the_token_holds",
         ("settle", "commit the effect"): "settle_must_commit_the_effect_and_what_the_handler_wrote_together",

@@ -68,7 +68,7 @@ def invite(name: str, scopes: tuple[str, ...], expires: str, server: str, conver
         raise click.UsageError(f"--server {server}: give an address such as {HERE} or https://ledger.example")
     lasts = moment_ahead(expires, "--expires") - datetime.now(UTC)
     with open_here(place, ASK_THE_SERVER) as ledger:
-        person, ticket = People(store_behind(ledger), place.tenant).invite(
+        person, ticket = Leaving(store_behind(ledger), place.tenant, ledger._approving).invite(
             name, cast("tuple[Scope, ...]", scopes), by=Actor(by), lasts=lasts, convert=convert
         )
     stands = person.standing(None)

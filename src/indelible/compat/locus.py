@@ -28,7 +28,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
 from indelible import AsyncLedger, Ledger, NothingHappened, Refused, RunningEffect, ToolCall, current_run
-from indelible.errors import BadCall, NoRun
+from indelible.errors import BadCall, EffectFailed, NoRun
 
 __all__ = ["Execution", "FailedBefore", "IdempotentTool", "agent_run", "tool"]
 
@@ -207,8 +207,8 @@ def _take_over(ledger: Ledger, execution: Execution) -> None:
 
     try:
         ledger.run(execution.tool.call(execution.arguments), known)
-    except Exception as error:
-        if execution.error is None or isinstance(error, BadCall):
+    except (FailedBefore, EffectFailed):
+        if execution.error is None:
             raise
 
 

@@ -114,6 +114,7 @@ class Macs:
         self._sign = sign
         self._tell = tell
         self._told: set[str] = set()
+        self.has_written = False
 
     def _mac(self, table: str, content: bytes) -> bytes:
         state = self._states[table].copy()
@@ -136,6 +137,7 @@ class Macs:
 
     def of_event(self, event_type: str, hash_: str) -> bytes:
         """Return the mac of an event, with a signature if it tells of a right."""
+        self.has_written = True
         content = hash_.encode()
         own = self._mac("event", content)
         return own + self._signed(_RIGHT_TAG + content) if event_type in RIGHT_EVENTS else own

@@ -203,7 +203,10 @@ class Store(Protocol):
         """Gives the effect with this id, or the only one whose id begins so."""
 
     def find_by_key(self, tenant: str, key: str, scope: str | None) -> Effect | None:
-        """Gives the effect with this key; without its scope this reads every effect of the tenant."""
+        """Return the effect with this key; without its scope this reads every effect of the tenant.
+
+        Without a scope, it MUST refuse a key of several scopes (`BadCall`).
+        """
 
     def effects(self, tenant: str, selected: Filter) -> list[Effect]:
         """List effects by id, the largest first; ids do not keep the order of a run's calls."""

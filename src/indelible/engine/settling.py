@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
@@ -122,17 +123,11 @@ class Settling:
             found |= self._in_pages(keys - found.keys(), [Filter(limit=_PAGE)])
             wanted -= keys
         for name in wanted - found.keys():
-            effect = self._engine.store.find_by_key(self._tenant, name, None) if name in keys else self._exactly(name)
-            if effect is not None:
-                found[name] = effect
+            with suppress(BadCall, UnknownEffect):  # it is the key, or the beginning of the ids, of several
+                effect = self._desk._find(name)
+                if name in (effect.id, effect.key):
+                    found[name] = effect
         return found
-
-    def _exactly(self, effect_id: str) -> Effect | None:
-        try:
-            effect = self._desk._get_effect(effect_id)
-        except BadCall:  # it is the beginning of several ids
-            return None
-        return effect if effect is not None and effect.id == effect_id else None
 
     def _in_pages(self, names: set[str], selections: Iterable[Filter], most: int | None = None) -> dict[str, Effect]:
         """Look for effects by id or key in the pages of some lists, `most` pages of each."""

@@ -30,6 +30,7 @@ class _Walked:
     tool: str
     args: Mapping[str, Any]
     is_carried_out: bool = False
+    is_sent: bool = False
 
 
 _walked: ContextVar[_Walked | None] = ContextVar("indelible_walked", default=None)
@@ -212,6 +213,19 @@ def carries_out(effect: RunningEffect, is_it: Callable[[str, Mapping[str, Any]],
         return False
     walked.is_carried_out = is_it(walked.tool, walked.args)
     return walked.is_carried_out
+
+
+def note_sent() -> None:
+    """Note that an adapter or its framework carries out the entered call from here on, whatever task sends it."""
+    walked = _walked.get()
+    if walked is not None:
+        walked.is_sent = True
+
+
+def is_sent() -> bool:
+    """Say whether `note_sent` was called in the effect that an adapter entered here."""
+    walked = _walked.get()
+    return walked is not None and walked.is_sent
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import asyncio
 import contextvars
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -29,7 +29,7 @@ from indelible.integrations.dialects import Asked, asked_in, messages_of, object
 from indelible.integrations.entries import Entry
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, hash_of, question_of
-from indelible.tool import Reading
+from indelible.tool import Reading, schema_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,9 @@ class FunctionCalls:
         self._ledger = ledger
         self._tools = {name: _plain(name, tool) for name, tool in tools.items()}
         self._readings = {name: Reading(tool, name) for name, tool in self._tools.items()}
-        self._schemas = {name: _schema_of(name, tool) for name, tool in self._tools.items()}
+        self._schemas = {
+            name: hash_of(schema_of(name, tool, self._readings[name].signature)) for name, tool in self._tools.items()
+        }
         self._run = run
         self._terms = Terms(terms, usual)
 
@@ -167,7 +169,13 @@ class _Entry(Entry):
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
         with self.running(effect):
-            return self._reading.enter(effect)
+            entered = self._reading.enter(effect)
+        return self._awaited(effect, entered) if inspect.isawaitable(entered) else entered
+
+    async def _awaited(self, effect: RunningEffect, entered: Awaitable[Any]) -> Any:
+        """Return what a tool gives that is no coroutine function, and has to be awaited all the same."""
+        with self.running(effect):
+            return await entered
 
     def given(self, recorded: Any) -> _Told:
         """Return what the model is told of a value."""
@@ -232,7 +240,3 @@ def _plain(name: str, tool: Callable[..., Any]) -> Callable[..., Any]:
     if hasattr(tool, "handler") and hasattr(tool, "__wrapped__"):  # made by @ledger.tool
         raise BadCall(f"{name}: stands behind the ledger already; pass the plain function, and its words as terms")
     return tool
-
-
-def _schema_of(name: str, tool: Callable[..., Any]) -> str:
-    return hash_of([name, inspect.getdoc(tool) or "", str(inspect.signature(tool))])

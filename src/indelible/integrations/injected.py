@@ -1,9 +1,11 @@
 """What a framework gives a tool beside the model's arguments: a field of its state, a context, dependencies.
 
-The rule, for every framework: values that are JSON are recorded, shown to the approver and bound by the approval. All
-others are named by their type as not shown: handles, messages, secrets by their name, and fields that the tool's terms
-list in `unbound`. Nothing that an object holds is passed over, private attributes included. Properties and what its
-class holds are code. None of these tells one call from another, so a growing state turns no replay into another call.
+The rule, for every framework: values that are JSON are recorded, shown to the approver and bound by the approval. So
+are models, dataclasses and named tuples, field by field, at any depth; inside of others, with their class. All other
+values are named by their type as not shown, each by itself: handles, messages, secrets by their name, and fields that
+the tool's terms list in `unbound`. Of an object that is given directly, nothing that it holds is passed over, private
+attributes included. Properties and what its class holds are code. None of these tells one call from another, so a
+growing state turns no replay into another call.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ import dataclasses
 import functools
 import re
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -24,9 +26,12 @@ from pydantic import BaseModel, TypeAdapter
 
 NOT_SHOWN = "not_shown"
 _LARGEST = 20_000
+_DEEPEST = 60
+_MOST_READ = 5000
 _SECRET = re.compile(r"secret|password|passwd|token|credential|cookie|api_?key|private_?key|authorization", re.I)
 _AS_TEXT = (datetime, date, time, timedelta, Decimal, UUID, PurePath)
-_PLAIN = (str, int, float, list, tuple, set, frozenset, *_AS_TEXT)
+_TEXTS = (str, int, float, *_AS_TEXT)
+_PLAIN = (list, tuple, set, frozenset, *_TEXTS)
 _READ_AS_TEXT = frozenset({"pathlib", "uuid"})
 """Modules whose classes keep in slots what their text says."""
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
@@ -58,8 +63,8 @@ def _fields(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type,
     """Return a value, or an object by its fields."""
     inside = None if isinstance(value, opaque) or name in left_out else _fields_of(value)
     if inside is None:
-        return _shown(value, name, left_out, opaque)
-    return {field: _shown(one, field, left_out, opaque) for field, one in inside.items()}
+        return _shown(value, name, left_out, _Reader(opaque))
+    return {field: _shown(one, field, left_out, _Reader(opaque, value)) for field, one in inside.items()}
 
 
 def _fields_of(value: Any) -> dict[str, Any] | None:
@@ -78,8 +83,9 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
     if isinstance(value, BaseModel):
         found |= (value.model_extra or {}) | (value.__pydantic_private__ or {})
     elif dataclasses.is_dataclass(value):
-        named = [field.name for field in dataclasses.fields(value)]
-        found |= {name: getattr(value, name) for name in named if hasattr(value, name)}
+        found |= _held(value, [field.name for field in dataclasses.fields(value)])
+    elif _is_named_tuple(value):
+        return dict(zip(kind._fields, value, strict=True)) | {_free(name, kind._fields): found[name] for name in found}
     elif isinstance(value, functools.partial):
         return found | {"func": value.func, "args": value.args, "keywords": value.keywords}
     if not found or kind.__module__ == "builtins":
@@ -87,6 +93,19 @@ def _fields_of(value: Any) -> dict[str, Any] | None:
     if isinstance(value, _PLAIN):
         return {_free("value", found): _plain(value), **found}
     return found if _is_whole(kind) else {**found, _free(NOT_SHOWN, found): _type_of(value)}
+
+
+def _held(value: Any, names: Iterable[str]) -> dict[str, Any]:
+    """Return the fields that an object has; one that cannot be read now, as of a detached row, by the error's type."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = getattr(value, name)
+        except AttributeError:
+            continue
+        except Exception as error:
+            found[name] = error
+    return found
 
 
 @functools.lru_cache(maxsize=1024)
@@ -134,23 +153,18 @@ def _slots_of(kind: type) -> tuple[str, ...]:
     return (named,) if isinstance(named, str) else tuple(named)
 
 
-def _free(name: str, taken: Mapping[str, Any]) -> str:
+def _is_named_tuple(value: Any) -> bool:
+    return isinstance(value, tuple) and len(getattr(value, "_fields", ())) == len(value) > 0
+
+
+def _free(name: str, taken: Container[str]) -> str:
     while name in taken:
         name += "_"
     return name
 
 
-def _shown(value: Any, name: str, left_out: frozenset[str], opaque: tuple[type, ...]) -> Any:
-    if name not in left_out:
-        try:
-            shown = _named(name, value, opaque)
-            if isinstance(shown, (str, list, dict)) and len(_ANYTHING.dump_json(shown)) > _LARGEST:
-                raise _NotPlain
-        except (_NotPlain, RecursionError):
-            pass
-        else:
-            return shown
-    return _not_shown(value)
+def _shown(value: Any, name: str, left_out: frozenset[str], reader: _Reader) -> Any:
+    return _not_shown(value) if name in left_out else reader.named(name, value)
 
 
 def _not_shown(value: Any) -> dict[str, str]:
@@ -165,47 +179,88 @@ class _NotPlain(Exception):
     """A value has something in it that is no JSON, or is too large to be read."""
 
 
-def _named(name: str, value: Any, opaque: tuple[type, ...]) -> Any:
-    """Return a value as JSON, or its type if its name is that of a secret. A number of tokens is none."""
-    is_count = name.lower().endswith("tokens") and isinstance(value, int)
-    return _not_shown(value) if _SECRET.search(name) and not is_count else _json(value, opaque)
+class _Reader:
+    """Reads values as JSON; what cannot be shown is named by its type, and hides nothing beside it.
 
+    Args:
+        opaque: Types that are never shown.
+        around: The objects that the values are in. One of them that is met again inside is not read again.
+    """
 
-def _inside(name: str, value: Any, opaque: tuple[type, ...]) -> Any:
-    """Return one value of a mapping; what is not shown hides no other one."""
-    try:
-        return _named(name, value, opaque)
-    except _NotPlain:
-        return _not_shown(value)
+    def __init__(self, opaque: tuple[type, ...], *around: Any) -> None:
+        self._opaque = opaque
+        self._around = [id(one) for one in around]
+        self._left = _MOST_READ
 
+    def named(self, name: str, value: Any) -> Any:
+        """Return a value as JSON, or its type if its name is that of a secret. A number of tokens is none."""
+        is_count = name.lower().endswith("tokens") and isinstance(value, int)
+        return _not_shown(value) if _SECRET.search(name) and not is_count else self._item(value)
 
-def _is_named(value: Mapping[Any, Any]) -> bool:
-    """Say whether the names in a mapping can be written, each as another."""
-    return all(isinstance(name, str | int) for name in value) and len({str(name) for name in value}) == len(value)
-
-
-def _json(value: Any, opaque: tuple[type, ...]) -> Any:
-    match value:
-        case _ if isinstance(value, opaque):
-            raise _NotPlain
-        case Enum():
-            try:
-                return _json(value.value, opaque)
-            except _NotPlain:
-                return value.name
-        case _ if _attributes(value):  # more than it is read as
-            if not isinstance(value, _PLAIN):
+    def _item(self, value: Any) -> Any:
+        self._left -= 1  # objects that point at each other have very many ways through them
+        if self._left < 0 or id(value) in self._around or len(self._around) > _DEEPEST:
+            return _not_shown(value)
+        self._around.append(id(value))
+        try:
+            shown = self._json(value)
+            if isinstance(shown, (str, list, dict)) and len(_ANYTHING.dump_json(shown)) > _LARGEST:
                 raise _NotPlain
-            return {name: _inside(name, one, opaque) for name, one in (_fields_of(value) or {}).items()}
-        case None | bool():
-            return value
-        case _ if isinstance(value, (int, float, str, *_AS_TEXT)):
-            return _plain(value)
-        case Mapping() if _is_named(value):
-            return {str(name): _inside(str(name), one, opaque) for name, one in value.items()}
-        case list() | tuple():
-            return [_json(one, opaque) for one in value]
-        case set() | frozenset():
-            return sorted((_json(one, opaque) for one in value), key=repr)
-        case _:
+        except (_NotPlain, RecursionError):
+            return _not_shown(value)
+        finally:
+            self._around.pop()
+        return shown
+
+    def _json(self, value: Any) -> Any:
+        match value:
+            case _ if isinstance(value, self._opaque):
+                raise _NotPlain
+            case Enum():
+                return self._json(value.value) if isinstance(value.value, _TEXTS) else value.name
+            case _ if _is_data(value) or (_attributes(value) and isinstance(value, (dict, *_PLAIN))):
+                return self._object(value)
+            case _ if _attributes(value):  # more than it is read as
+                raise _NotPlain
+            case None | bool():
+                return value
+            case _ if isinstance(value, _TEXTS):
+                return _plain(value)
+            case Mapping() if _is_written(value):
+                return {str(name): self.named(str(name), one) for name, one in value.items()}
+            case list() | tuple():
+                return self._items(value)
+            case set() | frozenset():
+                return sorted(self._items(value), key=repr)
+            case _:
+                raise _NotPlain
+
+    def _object(self, value: Any) -> dict[str, Any]:
+        """Return an object by its fields, with its class: another one with the same fields may do something else."""
+        fields = _fields_of(value)
+        if fields is None:
             raise _NotPlain
+        shown = {name: self.named(name, one) for name, one in fields.items()}
+        return {_free("class", fields): type(value).__qualname__, **shown} if _is_data(value) else shown
+
+    def _items(self, values: Iterable[Any]) -> list[Any]:
+        """Return the items of a list. If none can be shown, as in a list of messages, neither can their number."""
+        given = list(values)
+        shown = [self._item(one) for one in given]
+        if given and all(one == _not_shown(value) for one, value in zip(shown, given, strict=True)):
+            raise _NotPlain
+        return shown
+
+
+def _is_data(value: Any) -> bool:
+    """Say whether an object is made to hold values, wherever it stands: others may be handles, such as a database."""
+    is_object = (
+        isinstance(value, BaseModel) or dataclasses.is_dataclass(value) or hasattr(type(value), "__attrs_attrs__")
+    )
+    return (is_object and not isinstance(value, type)) or _is_named_tuple(value)
+
+
+def _is_written(value: Mapping[Any, Any]) -> bool:
+    """Say whether the names in a mapping can be written, each as another."""
+    is_text = all(name is None or isinstance(name, (Enum, *_TEXTS)) for name in value)
+    return is_text and len({str(name) for name in value}) == len(value)

@@ -35,7 +35,7 @@ from indelible.errors import (
 )
 from indelible.integrations.entries import Entry, paused_by
 from indelible.integrations.hosted import hosted_in
-from indelible.integrations.langgraph_injected import TURN_FIELD, given_by_caller, injected_in, live_in
+from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, live_in
 from indelible.integrations.langgraph_nodes import pauses_of
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
@@ -114,7 +114,6 @@ class ToolGate:
         self._decided_by = decided_by
         self._on_error = checked_on_error(on_error)
         self._messages_key = messages_key
-        self._schemas: dict[str, tuple[BaseTool, str]] = {}
 
     def wrap_tool_call(self, request: ToolCallRequest, execute: Callable[[ToolCallRequest], Any]) -> Any:
         """Runs a tool call, replays it, pauses the graph, or tells the model why not."""
@@ -191,7 +190,7 @@ class ToolGate:
             run_id=run_id,
             conversation=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
             call_id=call["id"],
-            schema="" if request.tool is None else self._schema_of(request.tool),
+            schema="" if request.tool is None else hash_of(convert_to_openai_tool(request.tool)),
             injected=injected,
             ordinal=ordinal_of(call["id"], _spoken(request.state, self._messages_key)) if counts else None,
             reads=partial(_validated, request),
@@ -200,13 +199,6 @@ class ToolGate:
     def injected_in(self, request: ToolCallRequest) -> dict[str, Any]:
         """Return what the graph gives the tool beside the model's arguments now, as it is recorded."""
         return injected_in(request, self._terms.unbound(request.tool_call["name"]))
-
-    def _schema_of(self, tool: BaseTool) -> str:
-        """Gives the hash of what a reviewer of a tool relies on, computed once as long as the tool is the same."""
-        known = self._schemas.get(tool.name)
-        if known is None or known[0] is not tool:
-            known = self._schemas[tool.name] = (tool, hash_of(convert_to_openai_tool(tool)))
-        return known[1]
 
     def heard(self, refusal: Exception, error: Exception, entry: _Entry) -> ToolMessage | Vote:
         """Return what the model is told, or a vote to cast; else raise or pause.
@@ -385,7 +377,7 @@ class _Entry(Entry):
         self._request = request
         self._execute = execute
         self._live: list[Given] = []
-        self._supplied = named.injected.keys() - set(given_by_caller(request))
+        self._supplied = named.injected.keys()
         self.bubble: GraphBubbleUp | None = None
         self.entered: str | None = None
         """The id of the effect whose tool this call entered."""

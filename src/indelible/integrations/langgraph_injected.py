@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import inspect
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -35,7 +36,9 @@ def injected_in(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, A
         return {}
     wanted, runtime = _get_all_injected_args(request.tool), request.runtime
     unbound = tuple(unbound)
-    found = recorded(_given(request), unbound, _OPAQUE)
+    given = _given(request)
+    defaults = _defaults(request.tool, {*given, wanted.runtime, *_ids_of(request.tool), *_configs_of(request.tool)})
+    found = recorded(given | defaults, unbound, _OPAQUE)
     if wanted.runtime is not None:
         found[wanted.runtime] = _runtime(request, unbound)
     for parameter in _configs_of(request.tool):
@@ -50,35 +53,47 @@ def live_in(request: ToolCallRequest) -> dict[str, Any]:
     found, runtime = _given(request), _get_all_injected_args(request.tool).runtime
     if runtime is not None:
         found[runtime] = request.runtime
-    annotated = get_all_basemodel_annotations(request.tool.get_input_schema())
-    ids = [name for name, kind in annotated.items() if _is_injected_arg_type(kind, injected_type=InjectedToolCallId)]
-    return found | dict.fromkeys(ids, request.tool_call["id"])
+    return found | dict.fromkeys(_ids_of(request.tool), request.tool_call["id"])
+
+
+def _ids_of(tool: BaseTool) -> list[str]:
+    """Name the parameters that get the id of the call."""
+    annotated = get_all_basemodel_annotations(tool.get_input_schema())
+    return [name for name, kind in annotated.items() if _is_injected_arg_type(kind, injected_type=InjectedToolCallId)]
 
 
 def _given(request: ToolCallRequest) -> dict[str, Any]:
-    """Return what the caller, the state and the store give the tool of a request."""
+    """Return what the state and the store give the tool of a request."""
     assert request.tool is not None, "both callers ask first"
     wanted = _get_all_injected_args(request.tool)
-    given: dict[str, Any] = given_by_caller(request)
+    given: dict[str, Any] = {}
     for parameter, field in wanted.state.items():
         if field is None:
             given[parameter] = _state(request.state)
-        elif _has(request.state, field):  # else the parameter's default, which is the tool's own
+        elif _has(request.state, field):  # else the parameter's default
             given[parameter] = _of(request.state, field)
     if wanted.store is not None:
         given[wanted.store] = request.runtime.store
     return given
 
 
-def given_by_caller(request: ToolCallRequest) -> dict[str, Any]:
-    """Return the arguments that no model may say and that stand in the call: a middleware around the gate put them."""
-    if request.tool is None:
-        return {}
-    wanted = _get_all_injected_args(request.tool)
-    ours = {*wanted.state, wanted.store, wanted.runtime}
-    args: Mapping[str, Any] = request.tool_call["args"]
-    shown = getattr(request.tool.tool_call_schema, "model_fields", {})
-    return {name: args[name] for name in wanted.all_injected_keys - ours if name in args and name not in shown}
+def _defaults(tool: BaseTool, others: Container[str | None]) -> dict[str, Any]:
+    """Return the defaults of the parameters that no model may say and that get nothing, except for `others`.
+
+    LangGraph drops what a call says of them. A function that makes a default anew each time stands for its value.
+    """
+    fields = getattr(tool.get_input_schema(), "model_fields", {})
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
+    taken = inspect.signature(function).parameters
+    found: dict[str, Any] = {}
+    for name in sorted(_get_all_injected_args(tool).all_injected_keys):
+        if name in others:
+            continue
+        if name in fields and not fields[name].is_required():
+            found[name] = fields[name].default_factory or fields[name].default
+        elif name not in fields and name in taken and taken[name].default is not inspect.Parameter.empty:
+            found[name] = taken[name].default
+    return found
 
 
 def _runtime(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Refused, Resource, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.entries import Entry, paused_by
+from indelible.integrations.entries import Entry, note_sent, paused_by
 from indelible.integrations.mcp_schema import check_fits
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
@@ -338,6 +338,7 @@ class _Entry(Entry):
                 await self._below.check_unchanged()
             if said.upstream is not None:
                 await self._accept_input(said.upstream, effect)
+            note_sent()
             result = await self._below.upstream.session.call_tool(
                 self.call.tool,
                 args,

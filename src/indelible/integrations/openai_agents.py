@@ -51,7 +51,7 @@ from pydantic import BaseModel, ValidationError
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, MayRun, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
-from indelible.integrations.entries import Entry, paused_by
+from indelible.integrations.entries import Entry, note_sent, paused_by
 from indelible.integrations.everywhere.reach import inside_tool
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import unmarked
@@ -146,6 +146,7 @@ class LedgerTools:
                 f"{name}: is no function, so no ledger can stand before it; leave it out, or if it only reads say "
                 f"allow=[{name!r}]"
             )
+        _check_server(tool)
         # What the tool raises is recorded as what it raised; then the tool's own way of telling the model applies.
         bare = copied(tool, _failure_error_function=None, _use_default_failure_error_function=False)
         entrance = _Entrance(self, bare, tool)
@@ -183,6 +184,7 @@ class LedgerTools:
     async def invoke(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> Any:
         """Run a call, replay it, or return what the model is told."""
         tool = at.behind
+        _check_server(tool)
         try:
             call = self._call(at, context, _object_in(at.name, arguments), context.tool_call_id)
         except NoRun:  # not for the model to mend: without a run nothing goes on
@@ -610,6 +612,7 @@ class _Heard:
 
     async def call_tool(self, *args: Any, **words: Any) -> Any:
         """Call a tool of the server, and note it if it tells an error."""
+        note_sent()
         result = await self._server.call_tool(*args, **words)
         if result_is_error(result):
             said = [block.text for block in result.content if block.type == "text"]
@@ -622,6 +625,16 @@ def _server_of(tool: FunctionTool) -> MCPServer | None:
     entered = entered_by(tool)
     first = next(iter(entered.args), None) if isinstance(entered, functools.partial) else None
     return first if isinstance(first, MCPServer) else None
+
+
+def _check_server(tool: FunctionTool) -> None:
+    """Refuse the tool of an MCP server that sends a call again if no answer came, below the ledger."""
+    server = _server_of(tool)
+    if getattr(server, "max_retry_attempts", 0) != 0:
+        raise BadCall(
+            f"{tool.qualified_name}: its MCP server would send one call several times, which the ledger does not see; "
+            "make the server with max_retry_attempts=0"
+        )
 
 
 def _address_of(server: MCPServer) -> Any:

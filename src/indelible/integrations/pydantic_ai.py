@@ -73,6 +73,7 @@ from indelible.integrations.terms import (
     turn_of,
 )
 from indelible.integrations.ways import Watch
+from indelible.tool import bound
 
 RunOf = Callable[[RunContext[Any]], str]
 Supplies = Callable[[], dict[str, Any]]
@@ -130,8 +131,10 @@ class LedgerCapability(AbstractCapability[Any]):
         """Run a tool call, replay it, pause the agent, or tell the model why not."""
         supplies = partial(self._supplied, ctx, tool_def, tool_def.parameters_json_schema)
         try:
+            if _is_unread(ctx, call.tool_name):
+                args = _filled(tool_def, args)
             asked = self._call(ctx, call, tool_def, shown_of(args), supplies())
-        except NameTaken as wrong:
+        except (NameTaken, _Unfit) as wrong:
             return f"{call.tool_name} was not called: {wrong}"
         asking = _Asking(self._ledger, ctx, tool_def)
         entry = _Entry(args, handler, asked, supplies, asking, self._terms.at_once(asked.tool))
@@ -592,6 +595,24 @@ def _check_validated(entry: Entry, effect: RunningEffect, supplies: Supplies) ->
     entry.check_injected(effect, supplies=supplies)
     if not is_same(effect.args, entry.call.args):
         raise NothingHappened("the arguments were edited, and only the agent can have others validated: deny it")
+
+
+class _Unfit(BadCall):
+    """The arguments do not fit a tool of which a JSON schema is all that is known."""
+
+
+def _filled(tool: ToolDefinition, args: Any) -> Any:
+    """Return arguments with the defaults of the tool's JSON schema: what is recorded and what the tool gets."""
+    try:
+        return bound(tool.parameters_json_schema, args, tool.name)
+    except BadCall as wrong:
+        raise _Unfit(str(wrong)) from wrong
+
+
+def _is_unread(ctx: RunContext[Any], tool_name: str) -> bool:
+    """Say whether the framework reads nothing of what a model says, as for MCP tools and `Tool.from_schema`."""
+    tools = {} if ctx.tool_manager is None else ctx.tool_manager.tools or {}
+    return tool_name in tools and getattr(tools[tool_name].args_validator, "title", None) == "any"
 
 
 def _name_of(function: Any) -> str:

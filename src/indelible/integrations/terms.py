@@ -30,7 +30,16 @@ from indelible.errors import (
 )
 from indelible.integrations.telling import is_only_numbered
 from indelible.tool import MODEL_TURN as MODEL_TURN
-from indelible.tool import IdentityWords, Parameters, bound, check_tool_name, check_words, encode, identity_of
+from indelible.tool import (
+    IdentityWords,
+    Parameters,
+    bound,
+    check_tool_name,
+    check_words,
+    encode,
+    identity_of,
+    lasting_text,
+)
 from indelible.tool import ModelTurn as ModelTurn
 
 OnError = Literal["raise", "tell"]
@@ -150,7 +159,7 @@ def is_same(one: Any, other: Any) -> bool:
 
 def hash_of(said: Any) -> str:
     """Gives the hash of what a reviewer of a tool relies on: its name, what it says of itself, and its parameters."""
-    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=lasting_text).encode()).hexdigest()
 
 
 def checked_on_error(on_error: OnError) -> OnError:

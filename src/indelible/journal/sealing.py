@@ -120,7 +120,13 @@ class Sealer:
         goal = self._journal.tree(self._tenant).size + waiting
         examine = None if self._store.macs is None else Unsealed(self._store.macs(self._tenant))
         while waiting:
-            tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
+            try:
+                tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
+            except ValueError as problem:  # another program changed the tree's tables
+                raise SignerRefused(
+                    f"the tree of tenant {self._tenant} is not as it was written ({problem}), so nothing is signed; "
+                    "see what was changed: indelible verify. Then restore a backup of the database"
+                ) from problem
             if examine is not None and examine.rights:
                 self._keep_newest(examine.rights)
             if tree is None or tree.size >= goal:

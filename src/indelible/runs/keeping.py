@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -31,7 +31,7 @@ from indelible.core.runs.commands import (
 from indelible.core.runs.driving import why_unread
 from indelible.core.runs.following import Opened, RunEvent, RunStory, by_event
 from indelible.core.runs.ordering import Order, in_order
-from indelible.core.runs.resuming import Packet, ResumeContext, context_of, packet_of
+from indelible.core.runs.resuming import Packet, ResumeContext, context_of, packet_of, why_not_carried
 from indelible.core.runs.run import (
     HANDED_OVER,
     UNSTARTED,
@@ -207,6 +207,7 @@ class RunKeeping:
 
     def hand_over(self, run_id: str, handover: Handover, reason: str) -> Run:
         """Hand a run over to another ledger: from then on nothing of it runs here."""
+        _refuse_held(run_id, self._effects(run_id))
         ending = self._ending(run_id, None, HANDED_OVER, reason, None)
         run = self._moved(replace(ending, handover=handover)).run
         assert run is not None, "a run that is handed over is there"
@@ -549,7 +550,10 @@ class RunKeeping:
         )
         event_id = None if checkpoint is None else self.event_id(run_id, checkpoint.at)
         check = self._engine.store.forgetting.redaction_check()
-        return packet_of(context, self._tenant, self.effects_of(run_id, by="started"), event_id, check)
+        effects = self.effects_of(run_id, by="started")
+        if run.handover is not None:  # a call may have begun just before the fence
+            _refuse_held(run_id, effects)
+        return packet_of(context, self._tenant, effects, event_id, check)
 
     def event_id(self, run_id: str, seq: int) -> str | None:
         """Gives the id of a run's event."""
@@ -641,6 +645,12 @@ def moved_or_raise(command: RunCommand, answer: Answer) -> RunMoved:
 
 def _refusal(run_id: str, answer: RunNotMoved) -> RunRefused:
     return _REFUSALS.get(answer.code, RunRefused)(f"run {run_id} {answer.why}", code=answer.code, run=answer.run)
+
+
+def _refuse_held(run_id: str, effects: Iterable[Effect]) -> None:
+    why = why_not_carried(effects)
+    if why is not None:
+        raise RunRefused(f"run {run_id} {why}", code="reserved")
 
 
 def new_checkpoint(

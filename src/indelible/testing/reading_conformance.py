@@ -10,6 +10,7 @@ from typing import Any
 from indelible.core.effects.effect import Effect
 from indelible.core.events import commitment
 from indelible.core.ports import Filter, Outline
+from indelible.errors import BadCall
 from indelible.testing.clock import FakeClock
 from indelible.testing.commands import LEASE, Commands, asking
 from indelible.testing.racing import move_and_tell, race
@@ -129,6 +130,15 @@ class ReadingConformance(Suite):
             assert store.find_by_key(make.tenant, effect.key, None) == effect
             assert store.find_by_key(make.tenant, effect.key, "another") is None
             assert store.find_by_key(make.tenant, "00" * 32, None) is None
+
+    def test_find_by_key_must_refuse_a_key_of_several_scopes(self) -> None:
+        clock, make = FakeClock(), Commands(self.tenant())
+        with self.opened(clock) as store:
+            effect = take_claim(store, make, "effect").effect
+            take_claim(store, Commands(make.tenant, "run-2", "scope-2"), "effect")
+            assert store.find_by_key(make.tenant, effect.key, effect.scope) == effect
+            with raises(BadCall):
+                store.find_by_key(make.tenant, effect.key, None)
 
     def test_effects_lists_newest_first_what_fits_the_filter(self) -> None:
         make = Commands(self.tenant())

@@ -21,6 +21,7 @@ from indelible.core.effects.identity import (
     Ref,
     identify,
     key_of,
+    lasting_text,
     repeat_of,
     schema_hash,
 )
@@ -318,3 +319,10 @@ def test_a_call_that_another_ledger_knew_keeps_its_key_there_and_has_our_digest(
 def test_an_adopted_key_is_unique_in_its_scope_alone() -> None:
     adopted = replace(CHARGE, adopted_key="ab" * 32)
     assert identify(adopted, "default").ref != identify(replace(adopted, run_id="run-2"), "default").ref
+
+
+def test_the_text_of_a_part_of_a_schema_is_the_same_in_every_process() -> None:
+    one, other = object(), object()
+    assert str(one) != str(other)
+    assert lasting_text(one) == lasting_text(other)
+    assert lasting_text("at most 0x10") == "at most 0x10"

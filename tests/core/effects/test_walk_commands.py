@@ -11,7 +11,7 @@ from indelible.core.commands import Cancel, Illegal, NoSuchEffect
 from indelible.core.effects import outcomes, walk
 from indelible.core.effects.effect import Effect, Failed, Succeeded
 from indelible.core.values.canonical import decode
-from indelible.errors import IllegalMove, NotRecordable, UnknownEffect
+from indelible.errors import BadCall, IllegalMove, NotRecordable, UnknownEffect
 from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, play
 from tests.core.making import ADA, REF, CountingMint, effect, stamp
 
@@ -58,3 +58,9 @@ def test_an_illegal_move_names_the_effect_and_its_state() -> None:
 
 def test_a_failure_is_recorded_with_message_and_class() -> None:
     assert decode(outcomes.outcome_json(Failed("no \ud800"))) == {"message": "no \\ud800", "type": "Error"}
+
+
+@pytest.mark.parametrize("words", [(object(),), (b"no",), ("no", 7)])
+def test_a_failure_that_is_told_by_no_text_is_refused(words: Any) -> None:
+    with pytest.raises(BadCall):
+        outcomes.outcome_json(Failed(*words))

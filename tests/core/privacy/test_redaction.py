@@ -132,6 +132,9 @@ def test_whoever_passes_a_mark_does_not_pass_for_who_passed_its_value(rules: tup
         {"gave": {"ssn": "078"}, "is_return": False},
         {"gave": {"return_value": {"ssn": "078"}}, "is_return": True},
         {"call_id": "c", "gave": {"$message": {"data": {"content": '{"ssn": "078"}', "artifact": {"ssn": "078"}}}}},
+        {"call_id": "c", "gave": {"$command": {"update": {"ssn": "078"}}}},
+        {"call_id": "c", "to_parent": {"$command": {"update": {"ssn": "078"}}}},
+        {"call_id": "c", "gave": [{"$command": {"update": {"ssn": "078"}}}, {"$message": {"data": {"content": "x"}}}]},
         {"content": [{"text": ' {"ssn": "078"}'}], "structuredContent": {"ssn": "078"}},
         {"content": ['{"ssn": "078\\ud800"}']},
         {"content": ["[" * 100_000 + "078"]},
@@ -140,6 +143,12 @@ def test_whoever_passes_a_mark_does_not_pass_for_who_passed_its_value(rules: tup
 @pytest.mark.parametrize("rule", ["result.ssn", "*.ssn"])
 def test_a_path_of_a_result_holds_where_an_adapter_wraps_it(rule: str, result: Any) -> None:
     assert b"078" not in redactor(rule).redacted(encode(result), "result")
+
+
+@pytest.mark.parametrize("around", ["gave", "to_parent"])
+def test_a_path_names_a_part_of_a_command(around: str) -> None:
+    result = {"call_id": "c", around: {"$command": {"goto": "x", "update": {"ssn": "078"}}}}
+    assert b"078" not in redactor("result.update.ssn").redacted(encode(result), "result")
 
 
 def test_texts_and_places_that_no_path_names_stay_as_they_are() -> None:

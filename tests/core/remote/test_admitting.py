@@ -391,6 +391,13 @@ def test_what_is_taken_over_can_be_an_effect() -> None:
             let_in(replace(example(Adopt), effect=effect(status)), caller("admin"))
 
 
+def test_a_reason_for_canceling_is_a_text() -> None:
+    cancel = replace(example(Cancel), detail_json=b'"not needed"')
+    assert let_in(cancel).detail_json == cancel.detail_json
+    with pytest.raises(BadCall, match="detail_json: "):
+        let_in(replace(cancel, detail_json=b'{"edited":"eff_1","key":"00"}'))
+
+
 @pytest.mark.parametrize("detail", [b'"x"', b"1", b"[1]", b"null"])
 def test_what_failed_is_told_as_an_object(detail: bytes) -> None:
     finish = replace(example(Finish), status="failed", detail_json=b'{"message":"no","type":"E"}')

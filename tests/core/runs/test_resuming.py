@@ -22,6 +22,7 @@ from indelible.core.runs.resuming import (
     packet_digest,
     packet_of,
     read_packet,
+    why_not_carried,
 )
 from indelible.core.runs.run import Happening, read_checkpoint, read_run, run_ref
 from indelible.core.steps import next_step
@@ -262,6 +263,7 @@ def test_erased_values_are_not_made_up() -> None:
     world = World()
     answer = adopted(world, effect("succeeded", args_json=None, detail_json=None))
     assert (answer.effect.args_json, answer.effect.detail_seq) == (None, None)
+    assert answer.effect.is_detail_erased, "so a repeat of the call is not told that it returned None"
     assert {payload.field for payload in world.payloads} == {"key", "origin"}
 
 
@@ -299,3 +301,11 @@ def test_erased_values_stay_out_of_a_packet() -> None:
     made = packet_of(context(world), "default", [effect("succeeded", args_json=None, detail_json=None)], None)
     (back,) = read_packet(made.content, NOON).effects
     assert (back.args_json, back.detail_json) == (None, None)
+
+
+@pytest.mark.parametrize("status", ["processing", "in_doubt"])
+def test_94_a_call_that_may_have_happened_keeps_its_run_here_while_it_holds_something(status: Any) -> None:
+    held = {"charges_json": b'[["one at a time: shop/order/7","1","1",1]]'}
+    assert why_not_carried([effect("succeeded"), effect(status, **held)]) is not None
+    assert why_not_carried([effect(status)]) is None
+    assert why_not_carried([effect("requires_approval", **held)]) is None, "it takes that there when it is asked about"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +15,15 @@ import pytest
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, RootModel, SecretStr, computed_field, field_serializer
 
 from indelible.core.values.canonical import decode, encode
-from indelible.core.values.revive import holds_objects, is_read_otherwise, plainly, revive
+from indelible.core.values.revive import (
+    Unresolved,
+    hints_of,
+    holds_objects,
+    is_read_otherwise,
+    is_what_was_said,
+    plainly,
+    revive,
+)
 
 
 class Colour(enum.Enum):
@@ -253,12 +262,58 @@ def test_other_objects_are_recorded_by_what_they_hold(value: Any, plain: Any) ->
     assert plainly(value) == plain
 
 
+@dataclass
+class Loose:
+    city: str
+
+    @functools.cached_property
+    def name(self) -> str:
+        return self.city.upper()
+
+
+class Pair(NamedTuple):
+    x: int
+    y: Any = None
+
+
 @pytest.mark.parametrize(
-    ("value", "holds"),
-    [([{"a": Item(sku="a")}], True), ((Address("Rome"),), True), ({"a": [1, "x", None]}, False), (Colour.RED, False)],
+    ("said", "got", "is_same"),
+    [
+        ({"a": [1, "x", None]}, {"a": [1, "x", None]}, True),
+        ({"a": Address("Rome")}, {"a": Address("Rome")}, True),
+        ({"a": Address("Rome")}, {"a": {"city": "Rome"}}, False),
+        ({"city": "Rome"}, Address("Rome"), True),
+        ({"city": Colour.RED}, Address("Rome"), False),
+        ([Colour.RED], [Colour.RED], True),
+        ([Colour.RED], ["red"], True),
+        ([Colour.RED], [Level.LOW], False),
+        ([Corner.TOP], [[0, 1]], True),
+        ([Level.LOW], [1], True),
+        ([Level.LOW], None, False),
+        ([1, 2], None, True),
+        (Point(1), Point(1), True),
+        (Point(1), Pair(1), False),
+        (Point(1), [1], False),
+        (Pair(1, Address("Rome")), Pair(1, {"city": "Rome"}), False),
+        ({Colour.RED}, {Colour.RED}, True),
+        (Decimal(1), None, True),
+    ],
 )
-def test_objects_are_found_where_they_are(value: Any, holds: bool) -> None:
-    assert holds_objects(value) is holds
+def test_objects_are_what_was_said_only_as_they_were(said: Any, got: Any, is_same: bool) -> None:
+    assert is_what_was_said(said, got) is is_same
+
+
+def test_what_an_object_holds_beside_its_fields_is_what_was_said() -> None:
+    one, other = Loose("Rome"), Loose("Rome")
+    assert one.name == "ROME", "which it keeps"
+    one.lock = object()  # type: ignore[attr-defined]
+    assert is_what_was_said(one, other), "what has no recorded form is not compared"
+    one.mark = 1  # type: ignore[attr-defined]
+    assert not is_what_was_said(one, other)
+    other.mark = 1  # type: ignore[attr-defined]
+    assert is_what_was_said(one, other)
+    assert holds_objects([one])
+    assert not holds_objects([{"city": "Rome"}])
 
 
 @pytest.mark.parametrize(
@@ -277,3 +332,29 @@ def test_plain_types_are_read_as_they_are(hint: Any, is_other: bool) -> None:
 def test_a_pair_is_not_read_of_three() -> None:
     with pytest.raises(ValueError, match="zip"):
         revive([1, 2, 3], tuple[int, int])
+
+
+@dataclass
+class Half:
+    """Has hints that are known, also by a name of its own, and two that only a type checker knows."""
+
+    class Own:
+        pass
+
+    a: Address
+    d: Own
+    b: Nowhere  # type: ignore[name-defined]  # noqa: F821
+    c: enum.Nowhere  # type: ignore[name-defined]
+
+
+def _half(a: Address, b: Nowhere) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
+    raise NotImplementedError
+
+
+def test_each_hint_is_resolved_by_itself() -> None:
+    assert hints_of(Half) == {"a": Address, "d": Half.Own, "b": Unresolved, "c": Unresolved}
+    assert hints_of(_half) == {"a": Address, "b": Unresolved, "return": Unresolved}
+    assert is_read_otherwise(Unresolved)
+    assert revive({"city": "Rome"}, Unresolved) == {"city": "Rome"}
+    assert hints_of(object()) == {}
+    assert hints_of(functools.partial(plainly)) == {"value": Any, "return": Any}

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from indelible.core.values.canonical import decode, encode
-from indelible.core.values.revive import holds_objects, plainly
+from indelible.core.values.revive import holds_objects, is_what_was_said, plainly
 from indelible.errors import BadCall
 
 Parameters = inspect.Signature | Mapping[str, Any]
@@ -66,11 +66,16 @@ def as_read(said: Any, read: Callable[[Any], Any]) -> Any:
         ValueError: It cannot be recorded so that the tool reads it again as it was.
     """
     given = _recorded(said)
-    known = _recorded(read(given))
-    if _is_same(known, given):
+    revived = read(given)
+    known = _recorded(revived)
+    is_same = _is_same(known, given)
+    if not is_what_was_said(said, revived) or (not is_same and holds_objects(said)):
+        raise ValueError(
+            "the tool would get another object than you passed. Give the parameter the object's class as its type, or "
+            "pass JSON values that its type takes"
+        )
+    if is_same:
         return known
-    if holds_objects(said):
-        raise ValueError("the tool would get another object than you passed; pass JSON values that its type takes")
     if not _is_same(known, _recorded(read(known))):
         raise ValueError("its type reads its own values differently each time; let it leave valid values as they are")
     return known

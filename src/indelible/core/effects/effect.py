@@ -248,8 +248,8 @@ class Effect:
 
     @property
     def is_detail_erased(self) -> bool:
-        """Was the result, error or reason recorded and then erased?"""
-        return self.detail_seq is not None and self.detail_json is None
+        """Was the result, error or reason recorded and then erased, here or before a packet brought the effect?"""
+        return self.detail_json is None and (self.detail_seq is not None or self.is_settled)
 
     @property
     def are_args_erased(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from indelible.core.effects.calls import RESOURCE_PARTS, IdentityWords, Resource, TextFrom, ToolCall, check_resource
 from indelible.core.effects.identity import reach
 from indelible.core.values.canonical import decode, encode
+from indelible.core.values.revive import plainly
 from indelible.errors import BadCall
 
 FROM_ARGUMENTS = "args."
@@ -95,7 +96,8 @@ def text_of(said: TextFrom, args: Mapping[str, Any], what: str) -> str:
         found = reach(args, said.removeprefix(FROM_ARGUMENTS), what)
     else:
         found = said(_recorded(args))
-    if found is None or isinstance(found, (bool, float, Mapping, list, tuple)) or str(found) == "":
+    found = decode(encode(plainly(found), root=what))  # one instant, one text
+    if found is None or isinstance(found, (bool, float, Mapping, list, bytes)) or str(found) == "":
         raise BadCall(f"{what}: {type(found).__name__} names nothing here; use an argument that is a text or a number")
     return str(found)
 

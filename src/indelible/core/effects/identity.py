@@ -6,6 +6,7 @@ makes two different lists equal, and no key is ever also a digest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -21,6 +22,7 @@ REPEAT_TAG = b"indelible/repeat/v1\0"
 SCHEMA_TAG = b"indelible/schema/v1\0"
 RESOURCE_TAG = b"indelible/resource/v1\0"
 _LONGEST_RESOURCE = 120
+_ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]+")
 
 
 class Ref(NamedTuple):
@@ -194,6 +196,11 @@ def repeat_of(ref: Ref, *occurrence: str) -> Ref:
 def schema_hash(schema: Mapping[str, Any]) -> str:
     """Gives the hash of a tool's schema and description, by which a change of either is seen."""
     return hashed(SCHEMA_TAG, encode(schema, root="schema"))
+
+
+def lasting_text(value: object) -> str:
+    """Return the text of a part of a tool's schema, the same in every process: without addresses of memory."""
+    return _ADDRESS.sub("", str(value))
 
 
 def _subject(fields: Sequence[str] | None, added: Mapping[str, Any], args_json: bytes, tool: str) -> tuple[str, bytes]:

@@ -9,12 +9,16 @@ from typing import Any
 from indelible.core.effects.effect import Outcome, Succeeded
 from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import encode
+from indelible.errors import BadCall
 
 
 def outcome_json(outcome: Outcome, screen: Screen | None = None) -> bytes:
-    """Gives the bytes by which an outcome is recorded."""
+    """Return the bytes by which an outcome is recorded; raise `BadCall` if it cannot be."""
     if isinstance(outcome, Succeeded):
         return result_json(outcome.value, screen)
+    told: tuple[Any, ...] = (outcome.error, outcome.error_type)  # a probe or a caller may have put anything there
+    if not all(isinstance(one, str) for one in told):
+        raise BadCall("Failed: error and error_type are texts; pass the message of the error, str(error)")
     return encode({"message": safe_text(outcome.error, screen), "type": safe_text(outcome.error_type, screen)})
 
 

@@ -39,7 +39,9 @@ _STEP = re.compile(r"\[\]|[^.\[\]]+")
 # Where adapters put what a tool itself gave; a path of a result holds there too.
 _WRAPPED: tuple[tuple[str, ...], ...] = (
     (), ("gave",), ("gave", "return_value"), ("gave", "$message", "data", "artifact"), ("structuredContent",),
-    ("structuredContent", "result"),
+    ("structuredContent", "result"), ("gave", "[]", "$message", "data", "artifact"),
+    *((*around, *inside) for around in (("gave",), ("gave", "[]"), ("to_parent",))
+      for inside in (("$command",), ("$command", "update"))),
 )  # fmt: skip
 _PATH = re.compile(r"(?:args|result|\*)(?:\.[^.\[\]]+|\[\])+")
 

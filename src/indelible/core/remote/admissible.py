@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from itertools import product
 from typing import Any, TypeGuard
 
-from indelible.core.commands import Adopt, Amend, Command, Finish, Keep, Open, Record, runs_named_by
+from indelible.core.commands import Adopt, Amend, Cancel, Command, Finish, Keep, Open, Record, runs_named_by
 from indelible.core.effects.calls import check_name, check_run_id
 from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Ref, digest_of, key_of, without
@@ -81,6 +81,8 @@ def check_command(command: Command, now: datetime, most_bytes: int | None) -> No
         raise BadCall("args_json: an object of the arguments is expected here")
     if isinstance(command, Finish) and command.status == "failed" and not _is_object(command.detail_json):
         raise BadCall("detail_json: an object that says what failed is expected here")
+    if isinstance(command, Cancel) and not isinstance(decode(command.detail_json), str | Encrypted):
+        raise BadCall("detail_json: the reason for canceling is a text")
     if isinstance(command, Adopt):
         _check_adopted(command.effect)
     if isinstance(command, Record):

@@ -7,7 +7,7 @@ by an event, so that a receipt of that event proves the packet.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from hashlib import sha256
@@ -261,6 +261,18 @@ def packet_of(
         "effects": [_effect_content(effect) for effect in carried],
     }
     return Packet(content=content, effects=carried)
+
+
+def why_not_carried(effects: Iterable[Effect]) -> str | None:
+    """Say which call keeps its run here: it may have happened, and no packet carries what it holds. None: no call."""
+    for effect in effects:
+        if effect.status in ("processing", "in_doubt") and effect.charges_json is not None:
+            return (
+                f"is not handed over: {effect.tool}, {effect.id}, is {effect.status} and holds an exclusive resource "
+                "or part of a budget, which no packet carries. When it has ended, export again. If it is in doubt, "
+                f"settle it: indelible effects show {effect.id}"
+            )
+    return None
 
 
 def _is_carried(effect: Effect) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import inspect
+import sys
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from indelible.core.values.canonical import encode
@@ -38,6 +42,8 @@ def is_read_otherwise(hint: Any) -> bool:
         return (origin is tuple and inner[-1:] != (...,)) or any(is_read_otherwise(one) for one in inner)
     if not isinstance(hint, type):
         return False
+    if hint is Unresolved:
+        return True  # so that an object is refused, which the function would get as JSON
     is_class = dataclasses.is_dataclass(hint) or hasattr(hint, "model_validate") or _is_typed_dict(hint)
     return is_class or (issubclass(hint, enum.Enum | tuple) and hint is not tuple)
 
@@ -66,13 +72,57 @@ def plainly(value: Any) -> Any:
     return value
 
 
+def is_what_was_said(said: Any, got: Any) -> bool:
+    """Say whether a function that gets `got` gets each object in `said` as it was passed; plain JSON always fits."""
+    kind: Any = type(said)
+    if kind in _PLAIN:
+        return True
+    if isinstance(said, enum.Enum):
+        return said is got or (not isinstance(got, enum.Enum) and bool(plainly(said) == got))
+    if isinstance(said, set | frozenset):
+        return bool(said == got)
+    if isinstance(said, Mapping):
+        return all(is_what_was_said(item, _member(got, name)) for name, item in said.items())
+    if isinstance(said, list | tuple):
+        is_of_kind = (
+            type(got) is kind if issubclass(kind, tuple) and kind is not tuple else isinstance(got, list | tuple)
+        )
+        items = got if is_of_kind and len(got) == len(said) else [None] * len(said)
+        return (is_of_kind or kind in (list, tuple)) and all(map(is_what_was_said, said, items))
+    if not _is_model(kind) and not dataclasses.is_dataclass(kind):
+        return True
+    names = _names_in(said, kind)
+    return (
+        type(got) is kind
+        and _beside(said, kind, names) == _beside(got, kind, names)
+        and all(is_what_was_said(getattr(said, name), getattr(got, name, None)) for name in names)
+    )
+
+
 def holds_objects(value: Any) -> bool:
-    """Say whether a caller gave models or dataclasses, and not the JSON that could stand for them."""
-    if isinstance(value, Mapping):
-        return any(map(holds_objects, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(holds_objects, value))
-    return _is_model(type(value)) or dataclasses.is_dataclass(type(value))
+    """Say whether a caller passed objects, and not the JSON that could stand for them."""
+    return not is_what_was_said(value, None)
+
+
+def _member(got: Any, name: Any) -> Any:
+    return got.get(name) if isinstance(got, Mapping) else getattr(got, str(name), None)
+
+
+def _names_in(value: Any, kind: Any) -> list[str]:
+    if _is_model(kind):
+        return [*kind.model_fields, *(value.model_extra or ())]
+    return [field.name for field in dataclasses.fields(kind)]
+
+
+def _beside(value: Any, kind: Any, names: list[str]) -> dict[str, bytes]:
+    """Return what an object holds that is no field, such as private attributes, where that has a recorded form."""
+    held = {**getattr(value, "__dict__", {}), **(getattr(value, "__pydantic_private__", None) or {})}
+    found = {}
+    for name in held.keys() - set(names):
+        if not isinstance(getattr(kind, name, None), functools.cached_property):
+            with suppress(TypeError, ValueError):
+                found[name] = encode(plainly(held[name]))
+    return found
 
 
 def _fields_of_model(model: Any, kind: Any) -> Any:
@@ -132,7 +182,7 @@ def _revive_class(value: Any, hint: type) -> Any:
         if hasattr(hint, "model_validate"):
             return _revive_model(_uncomputed(value, hint), hint)
         if _is_typed_dict(hint):
-            hints = _hints_of(hint)
+            hints = hints_of(hint)
             return {name: revive(item, hints.get(name, Any)) for name, item in value.items()}
     return value
 
@@ -148,12 +198,12 @@ def _revive_tuple(items: list[Any], hint: type[tuple[Any, ...]]) -> Any:
     names = getattr(hint, "_fields", None)
     if names is None:
         return tuple(items)
-    hints = _hints_of(hint)
+    hints = hints_of(hint)
     return hint(*(revive(item, hints.get(name, Any)) for name, item in zip(names, items, strict=True)))
 
 
 def _revive_dataclass(members: dict[str, Any], hint: type) -> Any:
-    hints = _hints_of(hint)
+    hints = hints_of(hint)
     taken = {field.name for field in dataclasses.fields(hint) if field.init}
     return hint(**{name: revive(item, hints.get(name, Any)) for name, item in members.items() if name in taken})
 
@@ -183,8 +233,27 @@ def _is_typed_dict(hint: type) -> bool:
     return issubclass(hint, dict) and hasattr(hint, "__total__")
 
 
-def _hints_of(hint: type) -> dict[str, Any]:
+class Unresolved:
+    """Stands for a hint that names something only a type checker knows."""
+
+
+def hints_of(thing: Any) -> dict[str, Any]:
+    """Return the types that the hints of a function or class name; `Unresolved` for each that is not known here."""
     try:
-        return get_type_hints(hint)
-    except NameError:  # a hint that names something only a type checker knows
-        return {}
+        return get_type_hints(thing)
+    except TypeError:  # an object: of one that can be called, those of its call hold
+        is_partial = isinstance(thing, functools.partial)
+        function = thing.func if is_partial else inspect.getattr_static(type(thing), "__call__", None)
+        return hints_of(function) if inspect.isroutine(function) else {}
+    except (NameError, AttributeError):
+        found: dict[str, Any] = {}
+    for owner in reversed(getattr(thing, "__mro__", (thing,))):
+        space = getattr(inspect.unwrap(owner), "__globals__", None)
+        if space is None:  # a class: its own names are nearer than those of its module
+            space = {**getattr(sys.modules.get(owner.__module__), "__dict__", {}), **vars(owner)}
+        for name, hint in inspect.get_annotations(owner).items():
+            try:
+                found |= get_type_hints(types.SimpleNamespace(__annotations__={name: hint}), space)
+            except (NameError, AttributeError):
+                found[name] = Unresolved
+    return found

@@ -1,7 +1,7 @@
 """MCP everywhere: every tool call of every client session, but for the one by which a framework carries out a call.
 
-That one is guarded already: its effect has the same tool and arguments. All others inside of an effect are calls of
-their own.
+That one is guarded already: its effect has the same tool and arguments, and the framework makes it. All others inside
+of an effect are calls of their own.
 
 A session knows its server by the name that it says of itself. Clients know the URL or the command too.
 """
@@ -25,7 +25,7 @@ from mcp.client import Client
 from mcp.client.session import ClientSession
 from pydantic import BaseModel, TypeAdapter
 
-from indelible.integrations.entries import carries_out
+from indelible.integrations.entries import carries_out, is_sent
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
 from indelible.integrations.mcp_gate import McpGate
 from indelible.integrations.mcp_words import META, name_of
@@ -73,8 +73,9 @@ def reach(around: Around) -> Undo:
             words: dict[str, Any] = {"metadata": metadata, "progress_callback": progress_callback}
             return await request_of(self, request, result_type, request_read_timeout_seconds, **words)
         asked = types.CallToolRequestParams.model_validate(_written(request.params))
-        answer = await call_tool(
+        answer = await called(
             self,
+            _is_by_framework(sys._getframe().f_back),
             asked.name,
             asked.arguments,
             request_read_timeout_seconds,
@@ -88,8 +89,13 @@ def reach(around: Around) -> Undo:
         return adapter.validate_python(_written(answer))
 
     @functools.wraps(send)
-    async def call_tool(
+    def call_tool(self: ClientSession, *args: Any, **words: Any) -> Awaitable[Any]:
+        # Who calls is to be seen now: a client may await this in a task of its own.
+        return called(self, _is_by_framework(sys._getframe().f_back), *args, **words)
+
+    async def called(
         self: ClientSession,
+        is_by_framework: bool,
         name: str,
         arguments: dict[str, Any] | None = None,
         read_timeout_seconds: float | None = None,
@@ -98,7 +104,7 @@ def reach(around: Around) -> Undo:
     ) -> Any:
         line = {"read_timeout_seconds": read_timeout_seconds, "progress_callback": progress_callback}
         running = running_here()
-        if running is not None and carries_out(running, _is_same(name, arguments or {}, sys._getframe().f_back)):
+        if running is not None and is_by_framework and carries_out(running, _is_same(name, arguments or {})):
             return await sent(self, name, arguments, **line, **words)
         run = run_here(None if running is None else running.effect.run_id, advice="await session.call_tool(…)")
         url, command = addresses.get(self) or (None, None)
@@ -148,12 +154,10 @@ class _Below:
         self.call_tool = call_tool
 
 
-def _is_same(
-    name: str, arguments: Mapping[str, Any], caller: FrameType | None
-) -> Callable[[str, Mapping[str, Any]], bool]:
+def _is_same(name: str, arguments: Mapping[str, Any]) -> Callable[[str, Mapping[str, Any]], bool]:
     """Return what says whether an effect's call is this one.
 
-    A framework may put the name of a server before that of the tool: such a call counts if the framework makes it.
+    A framework may put the name of a server before that of the tool.
     """
 
     def is_it(tool: str, args: Mapping[str, Any]) -> bool:
@@ -162,7 +166,7 @@ def _is_same(
             {key: args.get(key) for key in arguments}, arguments
         ):
             return False
-        return tool == name or (_written_alike(tool).endswith(f"_{_written_alike(name)}") and _is_by_framework(caller))
+        return tool == name or _written_alike(tool).endswith(f"_{_written_alike(name)}")
 
     return is_it
 
@@ -172,7 +176,9 @@ def _written_alike(name: str) -> str:
 
 
 def _is_by_framework(caller: FrameType | None) -> bool:
-    """Say whether no code of the program stands between a call and the gate that let it through, or its task."""
+    """Say whether a gate or a framework makes a call, and no code of the program inside of the gate's effect."""
+    if is_sent():
+        return True
     found = set[str]()
     while caller is not None:
         package = str(caller.f_globals.get("__name__")).partition(".")[0]

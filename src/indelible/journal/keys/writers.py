@@ -51,6 +51,11 @@ class WriterKeys:
         self._given = given
         self._ring = ring
         self._macs: dict[str, Macs] = {}
+        self._taken: dict[str, Path] = {}
+        """Names the file that a tenant's keys will be in if it is moved here while this process runs.
+
+        A tenant for which this process has written is not moved here any more.
+        """
         self._noted: set[str] = set()
 
     def __call__(self, tenant: str) -> Macs:
@@ -60,11 +65,14 @@ class WriterKeys:
             KeyUnusable: This process was given the keys of other tenants only.
         """
         found = self._macs.get(tenant)
-        if found is None:
-            found = self._macs.setdefault(tenant, self._make(tenant))
+        if found is None or (not found.has_written and tenant in self._taken and self._taken[tenant].exists()):
+            found = self._macs[tenant] = self._make(tenant)
         return found
 
     def _make(self, tenant: str) -> Macs:
+        self._taken.pop(tenant, None)
+        if self._ring is not None and not (path := _taken_file(self._ring, tenant)).exists():
+            self._taken[tenant] = path
         keys = self._keys_of(tenant)
         seed = keys.get("seed")
         public = bytes.fromhex(keys["public"]) if "public" in keys else None
@@ -116,7 +124,7 @@ class WriterKeys:
             keys["public"] = _Signing(bytes.fromhex(seed)).public.hex()
         if not with_rights:
             keys.pop("seed", None)
-        content = {"v": _VERSION, "ledger": self._ledger_name, "tenant": tenant, **keys}
+        content = {**keys, "v": _VERSION, "ledger": self._ledger_name, "tenant": tenant}
         return urlsafe_b64encode(json.dumps(content, sort_keys=True).encode()).decode()
 
 

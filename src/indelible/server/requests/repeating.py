@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import json
 import os
+import re
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -39,6 +40,8 @@ _REFUSALS: dict[Standing, tuple[int, str, str]] = {
     "another request": (422, "key-reused", "this Idempotency-Key came with another request; use a new one"),
 }
 
+# The right to drive a run or to execute an intent is given once: a copy of that answer would be a second one.
+_GIVES_A_RIGHT = re.compile(r"/v1/runs(/[^/]+/(resume|fork))?|/v1/intents/[^/]+/execute")
 _NOT_KEPT = "this request was carried out before; its answer was too large to be kept, so look at what it changed"
 
 
@@ -79,8 +82,10 @@ class Repeating:
         there = await self._keep(caller.tenant, fresh)
         if there is not None:
             answer = _answer_again(there, fresh, seal)
-            if (claimed := _claim_in(scope, body, answer)) is not None:
-                answer = await _carried_out(self._app, scope, claimed)
+            if _path_of(scope) == "/v1/effects" and answer["status"] == 201:
+                # A claim is no answer to keep: a copy of it would enter the handler again. The ledger tells how the
+                # effect stands, and gives the claim again if the request itself brings its token.
+                answer = await _carried_out(self._app, scope, body)
             await _send(send, answer)
             return
         work = asyncio.create_task(self._carry_out(scope, body, caller.tenant, fresh, seal))
@@ -113,7 +118,8 @@ class Repeating:
 def _key_of(scope: Scope) -> str | None:
     if scope["type"] != "http" or scope["method"] != "POST":
         return None
-    if _path_of(scope).startswith(("/v1/store/", "/v1/sign-in/", "/v1/webhooks/")):
+    path = _path_of(scope)
+    if path.startswith(("/v1/store/", "/v1/sign-in/", "/v1/webhooks/")) or _GIVES_A_RIGHT.fullmatch(path):
         return None
     found = [value for name, value in scope["headers"] if name == HEADER]
     return found[0].decode("latin-1") if found else None
@@ -168,17 +174,6 @@ def _answer_again(there: Reply, now: Reply, seal: _Seal) -> dict[str, Any]:
     except InvalidTag:  # of the same name, and asked with another token or in another session
         return _problem(_told(*_REFUSALS["another request"]))
     return {**answer, "headers": [*answer["headers"], [part.decode() for part in REPLAYED]]}
-
-
-def _claim_in(scope: Scope, body: bytes, answer: dict[str, Any]) -> bytes | None:
-    """Return the request that asks for the same claim again, if the answer was one; None else.
-
-    A claim is no answer to keep: its effect may have ended since, or its lease. The ledger knows, and gives the claim
-    again to the holder of its token as long as it stands.
-    """
-    if _path_of(scope) != "/v1/effects" or answer["status"] != 201:
-        return None
-    return json.dumps({**json.loads(body), "token": json.loads(answer["body"])["token"]}).encode()
 
 
 async def _carried_out(app: ASGIApp, scope: Scope, body: bytes) -> dict[str, Any]:

@@ -41,6 +41,10 @@ def _people(asked: Asking) -> People:
     return People(asked.ledgers.store, asked.caller.tenant)
 
 
+def _leaving(asked: Asking) -> Leaving:
+    return Leaving(asked.ledgers.store, asked.caller.tenant, asked.ledger._approving)
+
+
 @people.get("/v1/people", response_model=PeopleShown)
 async def list_people(limit: Limit = 100, before: Before = None, asked: Asking = asking("audit")) -> Response:
     """List whom the server lets in, revoked ones too."""
@@ -55,7 +59,7 @@ async def invite(body: PersonInvited, request: Request, asked: Asking = asking("
     """Invite a person, or let one sign in anew who lost their passkeys. The link is shown once."""
     lasts = timedelta(seconds=body.lasts_s)
     person, ticket = await in_own_thread(
-        lambda: _people(asked).invite(body.name, tuple(body.scopes), by=asked.actor, lasts=lasts, convert=body.convert)
+        lambda: _leaving(asked).invite(body.name, tuple(body.scopes), by=asked.actor, lasts=lasts, convert=body.convert)
     )
     root: str = request.scope.get("root_path", "")
     link = f"{own_origin(request)}{root}/signin#{ticket}"
@@ -68,8 +72,7 @@ async def revoke_person(person_id: PersonId, asked: Asking = asking("administer"
 
     `not_ended` lists what they had set up for others, which goes on.
     """
-    leaving = Leaving(asked.ledgers.store, asked.caller.tenant, asked.ledger._approving)
-    left = await in_own_thread(lambda: leaving.revoke(person_id, by=asked.actor))
+    left = await in_own_thread(lambda: _leaving(asked).revoke(person_id, by=asked.actor))
     shown = person_shown(left.person, left.person.standing(None), datetime.now(UTC))
     return answer({"person": shown, **left_shown(left)})
 

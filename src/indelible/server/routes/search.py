@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
@@ -86,13 +87,11 @@ def _named(asked: Asking, text: str) -> list[dict[str, Any]]:
     if run is not None:
         hits.append(_run_hit(run))
     effect: Effect | None = None
-    if _KEY.fullmatch(text):
-        effect = ledger.find_by_key(text)
-    elif _BEGINNING.fullmatch(text):
-        try:
+    with suppress(BadCall):  # it is the key, or the beginning, of several
+        if _KEY.fullmatch(text):
+            effect = ledger.find_by_key(text)
+        elif _BEGINNING.fullmatch(text):
             effect = ledger.get_effect(f"eff_{text[4:]}")  # an approval's first id is that of its effect
-        except BadCall:  # it is the beginning of several
-            effect = None
     if effect is not None:
         hits.append(_effect_hit(effect))
     approval = ledger.get_approval(text) if text.startswith("apr_") else None

@@ -1,7 +1,7 @@
 """What goes with somebody who is revoked: whatever of theirs could still open something ends, and the rest is listed.
 
 They are revoked first. From then on the core counts none of their permissions and lets them set nothing up, so what is
-found afterwards is all there is; whoever is stopped in between revokes them again.
+found afterwards is all there is. If the process is stopped in between, the next revocation or invitation ends the rest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,8 +17,10 @@ from indelible.core.approvals.approval import OPEN_STATUSES, names_in, same_pers
 from indelible.core.approvals.grants import read_delegation, read_grant
 from indelible.core.effects.effect import SYSTEM, Actor
 from indelible.core.people.credentials import Credential
-from indelible.core.people.person import PEOPLE_RUN, Person
+from indelible.core.people.person import PEOPLE_RUN, Person, Ticket
+from indelible.core.people.standing import person_id
 from indelible.core.ports import Store
+from indelible.core.scopes import Scope
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.engine.approving import Approving, approval_on
 from indelible.errors import IllegalMove
@@ -78,6 +81,15 @@ class Leaving:
             people_let_in=let_in,
             policy=self._policy_by(name),
         )
+
+    def invite(
+        self, name: str, scopes: tuple[Scope, ...], *, by: Actor, lasts: timedelta, convert: bool = False
+    ) -> tuple[Person, Ticket]:
+        """Invite a person; of one who was revoked, first end what a revocation that was cut short left."""
+        known = self._people.find(person_id(name))
+        if known is not None and known.is_revoked:
+            self.revoke(known.id, by=by)
+        return self._people.invite(name, scopes, by=by, lasts=lasts, convert=convert)
 
     def _tokens(self, name: str, by: Actor) -> tuple[tuple[Credential, ...], tuple[Credential, ...]]:
         """Ends the tokens by which somebody acts, and gives those too that they gave to others."""

@@ -424,7 +424,7 @@ WHERE tenant COLLATE "POSIX" = %(tenant)s::text AND id >= %(first)s::text AND id
 -- The effect with a key whose scope is not known.
 SELECT {effect}
 FROM indelible_effects e
-WHERE tenant = %(tenant)s::text AND key = %(key)s::bytea LIMIT 1
+WHERE tenant = %(tenant)s::text AND key = %(key)s::bytea LIMIT 2
 
 -- name: list_effects
 -- Effects that fit a filter, newest first; a null does not filter.

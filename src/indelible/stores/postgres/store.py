@@ -223,6 +223,8 @@ class PostgresStore:
             return self.look([Ref(tenant, scope, key)]).effects[0]
         values: rows.Named = {"tenant": tenant.encode(), "key": bytes.fromhex(key)}
         found = rows.effects_from(self._run("find_key", values), self._macs_of(tenant))
+        if len(found) > 1:
+            raise BadCall(f"{key} is the key of calls in several scopes; name the effect by its id")
         return found[0] if found else None
 
     def effects(self, tenant: str, selected: Filter) -> list[Effect]:

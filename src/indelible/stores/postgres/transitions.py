@@ -153,7 +153,7 @@ def write(
     if batch.sheets:
         return _write_with_sheets(session, tenant, batch, now, moment, until, claim)
     if len(batch.events) == 1:
-        if batch.opened and len(batch.payloads) == 2:
+        if batch.opened and [payload.field for payload in batch.payloads] == ["args", "key"]:
             return _open_one(session, batch, rows.open_values(tenant, batch, now, moment) | claim, until)
         if batch.moved and len(batch.payloads) == 1:
             return _move_one(session, "move_one", batch, rows.move_values(tenant, batch, now, moment) | claim, until)

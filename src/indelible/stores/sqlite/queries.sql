@@ -149,7 +149,7 @@ SELECT scope, key FROM indelible_effects WHERE tenant = ? AND id >= ? AND id < ?
 
 -- name: find_key
 -- The place of a key whose scope is not known.
-SELECT scope, key FROM indelible_effects WHERE tenant = ? AND key = ?
+SELECT scope, key FROM indelible_effects WHERE tenant = ? AND key = ? LIMIT 2
 
 -- name: list_effects
 -- Effects that fit a filter, newest first; a null does not filter.

@@ -386,6 +386,8 @@ class SqliteStore:
         if scope is not None:
             return self.look([Ref(tenant, scope, key)]).effects[0]
         found = self._read("find_key", (tenant, bytes.fromhex(key)))
+        if len(found) > 1:
+            raise BadCall(f"{key} is the key of calls in several scopes; name the effect by its id")
         return found[0] if found else None
 
     def abandoned(self, tenant: str, limit: int) -> list[Effect]:
