@@ -27,7 +27,7 @@ from agents.tool_context import ToolContext
 from langchain.agents import AgentState, create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import InjectedToolArg, InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import BaseTool, InjectedToolArg, InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState, InjectedStore, ToolRuntime
 from langgraph.store.memory import InMemoryStore
@@ -38,6 +38,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from indelible import Approval, Ledger, NothingHappened, instrument, migrate
+from indelible.errors import BadCall
 from indelible.integrations.injected import recorded
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.openai_agents import LedgerTools
@@ -284,6 +285,59 @@ def test_89_the_default_of_an_injected_parameter_is_shown_and_bound(ledger: Ledg
         assert paid == ["acme"]
     else:
         assert (paid, second["__interrupt__"][0].value["args"]["account"]) == ([], "mallory")
+
+
+def of_class(blocking: str, awaited: str) -> Any:
+    class Pay(BaseTool):
+        name: str = "pay"
+        description: str = "Pays."
+
+        def _run(self, amount: int, account: Annotated[str, InjectedToolArg] = blocking) -> str:
+            paid.append(account)
+            return "paid"
+
+        async def _arun(self, amount: int, account: Annotated[str, InjectedToolArg] = awaited) -> str:
+            return self._run(amount, account)
+
+    return Pay()
+
+
+def of_functions(blocking: str, awaited: str) -> Any:
+    def pay(amount: int, account: Annotated[str, InjectedToolArg] = blocking) -> str:
+        """Pays."""
+        paid.append(account)
+        return "paid"
+
+    async def pay_too(amount: int, account: Annotated[str, InjectedToolArg] = awaited) -> str:
+        return pay(amount, account)
+
+    return StructuredTool.from_function(pay, coroutine=pay_too, name="pay")
+
+
+@pytest.mark.parametrize("shell", ["blocking", "awaited"])
+@pytest.mark.parametrize(("make", "account"), [(of_class, "acme"), (of_functions, "acme"), (of_functions, "mallory")])
+def test_89_the_default_that_runs_is_the_recorded_one(ledger: Ledger, make: Any, account: str, shell: str) -> None:
+    paid.clear()
+    turns = [calls(("pay", {"amount": 5}, "c1")), AIMessage(content="done")]
+    behind = [LedgerMiddleware(ledger, terms={"pay": {"side_effect": "payment"}})]
+    graph: Any = create_agent(Scripted(responses=turns), [make("acme", account)], middleware=behind)
+    asked = {"messages": [("user", "pay")]}
+    if shell == "blocking":
+        graph.invoke(asked, THREAD)
+    else:
+        asyncio.run(graph.ainvoke(asked, THREAD))
+    assert paid == [effect.args["account"] for effect in ledger.effects(tool="pay")] == ["acme"]
+
+
+def test_89_a_tool_whose_functions_have_different_defaults_is_refused(ledger: Ledger) -> None:
+    """LangChain picks the function, so an approver could not be shown the value that runs."""
+    paid.clear()
+    turns = [calls(("pay", {"amount": 5}, "c1")), AIMessage(content="done")]
+    behind = [LedgerMiddleware(ledger, terms={"pay": {"side_effect": "payment"}})]
+    graph: Any = create_agent(Scripted(responses=turns), [of_class("acme", "mallory")], middleware=behind)
+    with pytest.raises(BadCall):
+        asyncio.run(graph.ainvoke({"messages": [("user", "pay")]}, THREAD))
+    assert (paid, ledger.effects(tool="pay")) == ([], [])
 
 
 def test_89_a_value_that_is_made_anew_is_named_by_its_type(ledger: Ledger) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -17,6 +17,7 @@ from langchain_core.tools.base import (
 from langgraph.prebuilt.tool_node import ToolCallRequest, _get_all_injected_args
 from langgraph.store.base import BaseStore
 
+from indelible.errors import BadCall
 from indelible.integrations.injected import recorded
 
 TURN_FIELD = "indelible_turn"
@@ -81,18 +82,31 @@ def _defaults(tool: BaseTool, others: Container[str | None]) -> dict[str, Any]:
     """Return the defaults of the parameters that no model may say and that get nothing, except for `others`.
 
     LangGraph drops what a call says of them. A function that makes a default anew each time stands for its value.
+    LangChain passes the defaults of a schema that the tool has, and leaves those of its functions to Python.
     """
-    fields = getattr(tool.get_input_schema(), "model_fields", {})
-    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
-    taken = inspect.signature(function).parameters
+    fields = getattr(tool.args_schema, "model_fields", {})
     found: dict[str, Any] = {}
     for name in sorted(_get_all_injected_args(tool).all_injected_keys):
         if name in others:
             continue
         if name in fields and not fields[name].is_required():
             found[name] = fields[name].default_factory or fields[name].default
-        elif name not in fields and name in taken and taken[name].default is not inspect.Parameter.empty:
-            found[name] = taken[name].default
+        elif name not in fields and (of_functions := _defaults_of(name, tool)):
+            found[name] = of_functions[0]
+    return found
+
+
+def _defaults_of(name: str, tool: BaseTool) -> list[Any]:
+    """Return the equal defaults that the functions of a tool have for a parameter: LangChain picks the function.
+
+    Raises:
+        BadCall: The defaults differ.
+    """
+    parameters = [inspect.signature(function).parameters.get(name) for function in _functions_of(tool)]
+    found = [one.default for one in parameters if one is not None and one.default is not inspect.Parameter.empty]
+    shown = [recorded({name: default}) for default in found]
+    if any(one != shown[0] for one in shown[1:]):
+        raise BadCall(f"{tool.name}: its functions have different defaults for {name!r}. Give them the same one.")
     return found
 
 
@@ -128,10 +142,15 @@ def _own(found: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _configs_of(tool: BaseTool) -> list[str]:
     """Name the parameters that get the config; LangChain finds them by their type."""
+    found = [_get_runnable_config_param(function) for function in _functions_of(tool)]
+    return list(dict.fromkeys(name for name in found if name is not None))
+
+
+def _functions_of(tool: BaseTool) -> list[Callable[..., Any]]:
+    """Return the functions of the program that a tool runs, blocking and awaited."""
     given = [function for function in (getattr(tool, "func", None), getattr(tool, "coroutine", None)) if function]
     own = [method for method in (tool._run, tool._arun) if not method.__module__.startswith("langchain_core.")]
-    found = [_get_runnable_config_param(function) for function in (*given, *own)]
-    return list(dict.fromkeys(name for name in found if name is not None))
+    return [*given, *own]
 
 
 def _state(state: Any) -> Any:
