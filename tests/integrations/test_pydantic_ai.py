@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, Tool
+from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
@@ -20,7 +22,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from indelible import AsyncLedger
+from indelible import AsyncLedger, migrate
 from indelible.errors import EffectInDoubt
 from indelible.integrations.pydantic_ai import LedgerCapability
 
@@ -131,6 +133,36 @@ async def test_a_tool_that_asks_the_model_after_it_may_have_done_something_pause
         assert result.output.metadata["c1"]["type"] == "indelible.in_doubt"
         assert "try again" not in str(result.all_messages())
     assert till.charged == [5]
+
+
+@pytest.mark.parametrize("side_effect", ["payment", "write"])
+@pytest.mark.parametrize("limit", ["tool", "agent"])
+async def test_37_a_tool_that_the_framework_timed_out_is_in_doubt_whatever_it_declares(
+    store_url: str, side_effect: str, limit: str
+) -> None:
+    """The framework turns its time limit into a retry prompt, which the tool never raised."""
+    paid = asyncio.Event()
+
+    async def charge(money: Money) -> str:
+        """Charges."""
+        paid.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    terms: dict[str, Any] = {"charge": {"side_effect": side_effect, "failed_on": (ModelRetry, ToolFailed)}}
+    migrate(store_url)
+    async with AsyncLedger.open(store_url) as ledger:
+        agent: Agent[None, Any] = Agent(
+            FunctionModel(Scripted()),
+            tools=[Tool(charge, timeout=0.1 if limit == "tool" else None)],
+            tool_timeout=0.1 if limit == "agent" else None,
+            output_type=[str, DeferredToolRequests],
+            capabilities=[LedgerCapability(ledger, terms=terms)],
+        )
+        result = await agent.run("go", conversation_id="order-1")
+        assert paid.is_set()
+        assert [effect.status for effect in await ledger.effects(tool="charge")] == ["in_doubt"]
+    assert result.output.metadata["c1"]["type"] == "indelible.in_doubt"
 
 
 async def test_what_a_tool_sends_beside_its_result_begins_no_turn(ledger: AsyncLedger) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import traceback
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -48,7 +49,7 @@ from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
-from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Effect, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError, NoRun
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.hosted import hosted_in
@@ -80,8 +81,14 @@ Supplies = Callable[[], dict[str, Any]]
 _NAME = "Pydantic AI"
 DEFERRED_HANDLERS = "handlers of deferred calls"
 _DEFERRED = (ApprovalRequired, CallDeferred)
+
+
+class _CutShort(MayHaveHappened):
+    """The framework ended a tool at its time limit, or lost its answer, and asks the model to try again."""
+
+
 # What the framework tells a model of these asks it to call again.
-_TOLD_TO_THE_MODEL = (ModelRetry, ToolRetryError, ToolFailed, ToolFailedError, ValidationError)
+_TOLD_TO_THE_MODEL = (_CutShort, ModelRetry, ToolRetryError, ToolFailed, ToolFailedError, ValidationError)
 _PASSAGE: ContextVar[_Passage | None] = ContextVar("indelible_passage", default=None)
 _CHANGED = object()
 _THEIRS = ("pydantic_ai.", "indelible.")
@@ -436,12 +443,25 @@ class OwnAnswers(WrapperToolset[Any]):
         try:
             result = await super().call_tool(name, tool_args, ctx, tool)
         except BaseException as error:
-            passage.raised = error
+            passage.raised = _cut_short(error) or error
             raise
         finally:
             _PASSAGE.reset(token)
         passage.gave.append(result)
         return result
+
+
+def _cut_short(error: BaseException) -> _CutShort | None:
+    """Return what a retry prompt means that the framework made of its own time limit, or of a lost answer over MCP.
+
+    The tool did not raise it, so a tool that declares `failed_on=ModelRetry` says nothing about it.
+    """
+    lost = error.__cause__ or error.__context__
+    if not isinstance(error, ModelRetry | ToolFailed) or lost is None or type(lost).__name__ == "ToolError":
+        return None
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    is_own = frame.f_globals.get("__name__") in ("pydantic_ai.toolsets.function", "pydantic_ai.mcp")
+    return _CutShort(str(error)) if is_own else None
 
 
 class _Asking:
