@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from threading import Barrier
 from typing import Any
 
@@ -12,12 +14,13 @@ import pytest
 from langchain.agents.middleware import AgentMiddleware, ToolRetryMiddleware
 from langchain.agents.middleware.tool_error import ToolErrorMiddleware
 from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command
 
-from indelible import Ledger, Succeeded, instrument
+from indelible import Ledger, MayHaveHappened, NothingHappened, Refused, Succeeded, instrument
 from indelible.errors import BadCall
 from indelible.integrations.langchain import LedgerMiddleware
 from tests.integrations.langchain_agents import HELLO, THREAD, Till, agent, calls, said
@@ -173,6 +176,48 @@ def test_37_a_node_that_tells_of_errors_says_nothing_of_a_call_in_doubt(ledger: 
             assert (said(result), len(till.charged)) == ([], 1)
             assert result["__interrupt__"][0].value["type"] == "indelible.in_doubt"
     assert report.seen_unguarded == ()
+
+
+class Declined(Exception):
+    """The provider says no."""
+
+
+@pytest.mark.parametrize("shell", ["blocking", "awaited"])
+@pytest.mark.parametrize(
+    ("raises", "terms", "status"),
+    [
+        (partial(MayHaveHappened, "sent, no answer"), {"side_effect": "write"}, "in_doubt"),
+        (partial(NothingHappened, "not sent"), PAYS, "ready"),
+        (partial(Refused, "over the limit"), PAYS, "failed"),
+        (partial(Declined, "no"), {**PAYS, "failed_on": Declined}, "failed"),
+        (partial(Declined, "no"), PAYS, "in_doubt"),
+    ],
+)
+def test_37_a_node_that_tells_of_errors_hides_none_from_the_ledger(
+    ledger: Ledger, raises: Any, terms: Any, status: str, shell: str
+) -> None:
+    @tool
+    def look(order: str) -> str:
+        """Looks, and fails beside it."""
+        raise ValueError("another tool's error")
+
+    @tool
+    def charge(order: str, amount: int) -> str:
+        """Charges."""
+        with suppress(ValueError):
+            look.invoke({"order": order})
+        raise raises()
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", ToolNode([charge], handle_tool_errors=True))
+    builder.add_edge(START, "tools")
+    asked = {"messages": [HumanMessage("go", id="m1"), calls(("charge", {"order": "1", "amount": 5}, "call_Xyz"))]}
+    with instrument(ledger, terms={"charge": terms}):
+        graph: Any = builder.compile(checkpointer=InMemorySaver())
+        result = graph.invoke(asked, THREAD) if shell == "blocking" else asyncio.run(graph.ainvoke(asked, THREAD))
+    assert [effect.status for effect in ledger.effects(tool="charge")] == [status]
+    heard = [repr(raises()) in message.content for message in said(result)]
+    assert heard == ([] if status == "in_doubt" else [True]), "the node tells the model what it tells without us"
 
 
 class Changes(AgentMiddleware[Any, Any, Any]):

@@ -11,12 +11,16 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Literal, NamedTuple
+from uuid import UUID
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
+from langchain_core.tracers.context import register_configure_hook
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.prebuilt import ToolNode
@@ -40,7 +44,7 @@ from indelible.integrations.langgraph_nodes import pauses_of
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
 from indelible.integrations.models import read_by
-from indelible.integrations.results import text_in
+from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import (
     SAID_TO_THE_MODEL,
@@ -207,9 +211,9 @@ class ToolGate:
         """
         if entry.bubble is not None:  # the tool paused the graph by itself, and what it asks is shown as it is
             raise entry.bubble
-        is_raised = error is not refusal and self._on_error == "raise" and not isinstance(error, ToolError)
+        is_raised = error is not refusal and self._on_error == "raise" and entry.said is None
         match refusal:
-            case NothingHappened() if refusal is error:
+            case NothingHappened() if refusal is error and entry.said is None:
                 raise refusal
             case ApprovalPending():
                 answer = entry.task.answer_to(refusal.approval.id)
@@ -223,8 +227,8 @@ class ToolGate:
                 raise entry.task.pause(str(question["effect"]), question) from error
             case _ if is_raised:
                 raise error
-            case EffectFailed() if isinstance(error, ToolError):
-                return error.said
+            case EffectFailed() | NothingHappened() if entry.said is not None:
+                return entry.said
             case _ if isinstance(refusal, (NothingHappened, EffectFailed, *SAID_TO_THE_MODEL)):
                 heard = heard_of(refusal, entry.call.tool)
                 assert heard is not None, "each of these has a text"
@@ -377,6 +381,8 @@ class _Entry(Entry):
         self._request = request
         self._execute = execute
         self._live: list[Given] = []
+        self.said: ToolMessage | None = None
+        """The message that the framework made of what the tool raised."""
         self._supplied = named.injected.keys()
         self.bubble: GraphBubbleUp | None = None
         self.entered: str | None = None
@@ -399,9 +405,9 @@ class _Entry(Entry):
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        with self.running(effect):
+        with self.running(effect), _noting() as noted:
             try:
-                return self._kept(self._execute(self._with_recorded_args(effect)))
+                return self._kept(self._execute(self._with_recorded_args(effect)), noted)
             except GraphBubbleUp as bubble:
                 return self._kept_or_paused(bubble, effect)
 
@@ -417,12 +423,13 @@ class _Entry(Entry):
         """
         self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
         args = {name: value for name, value in effect.args.items() if name not in self._supplied}
-        self.entered = effect.id
+        self.entered, self.said = effect.id, None
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
-    def _kept(self, result: Given) -> dict[str, Any]:
+    def _kept(self, result: Given, noted: _Noted) -> dict[str, Any]:
         if isinstance(result, ToolMessage) and result.status == "error":
-            raise ToolError(result)
+            self.said = result
+            raise noted.error or ToolError(result.text)
         self._live.append(result)
         return {"call_id": self.call.call_id, "gave": kept(result)}
 
@@ -468,19 +475,44 @@ class _AsyncEntry(_Entry):
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
-        with self.running(effect):
+        with self.running(effect), _noting() as noted:
             try:
-                return self._kept(await self._execute(self._with_recorded_args(effect)))
+                return self._kept(await self._execute(self._with_recorded_args(effect)), noted)
             except GraphBubbleUp as bubble:
                 return self._kept_or_paused(bubble, effect)
 
 
-class ToolError(Exception):
-    """Is an error that a tool told in a message, so that it is recorded as the failure it was."""
+class _Noted(BaseCallbackHandler):
+    """Notes what the tool raised: a node with `handle_tool_errors` tells the model, and nobody else."""
 
-    def __init__(self, said: ToolMessage) -> None:
-        super().__init__(said.text)
-        self.said = said
+    run_inline = True
+
+    def __init__(self) -> None:
+        self.error: BaseException | None = None
+        self._run: UUID | None = None
+
+    def on_tool_start(self, *args: Any, run_id: UUID, **words: Any) -> None:
+        """Note which tool was entered first. Others are called by it."""
+        self._run = self._run or run_id
+
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **words: Any) -> None:
+        """Note what it raised."""
+        if run_id == self._run:
+            self.error = error
+
+
+_NOTED: ContextVar[_Noted | None] = ContextVar("indelible_noted", default=None)
+register_configure_hook(_NOTED, inheritable=False)
+
+
+@contextmanager
+def _noting() -> Iterator[_Noted]:
+    noted = _Noted()
+    token = _NOTED.set(noted)
+    try:
+        yield noted
+    finally:
+        _NOTED.reset(token)
 
 
 def _question(pending: ApprovalPending, entry: _Entry) -> dict[str, Any]:
