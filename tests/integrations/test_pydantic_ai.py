@@ -11,9 +11,14 @@ from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, Tool
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
+    BinaryContent,
+    DocumentUrl,
+    ImageUrl,
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    TextContent,
     TextPart,
     ToolCallPart,
     ToolReturn,
@@ -163,6 +168,32 @@ async def test_37_a_tool_that_the_framework_timed_out_is_in_doubt_whatever_it_de
         assert paid.is_set()
         assert [effect.status for effect in await ledger.effects(tool="charge")] == ["in_doubt"]
     assert result.output.metadata["c1"]["type"] == "indelible.in_doubt"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        ImageUrl("https://example.com/a.png"),
+        DocumentUrl("https://example.com/a.pdf"),
+        BinaryContent(b"\x89PNG", media_type="image/png"),
+        TextContent("look"),
+    ],
+)
+async def test_53_a_turn_stays_the_same_when_its_messages_are_stored(store_url: str, shown: Any) -> None:
+    """A prompt with a file in it is read back as other objects, which say the same."""
+    till = Till()
+    migrate(store_url)
+    async with AsyncLedger.open(store_url) as ledger:
+        agent = agent_of(ledger, till, side_effect="notification", model_turns=False)
+        stored = b""
+        async with agent.iter(["go", shown], conversation_id="order-1") as run:
+            async for node in run:
+                if Agent.is_call_tools_node(node) and not till.charged:
+                    stored = ModelMessagesTypeAdapter.dump_json(run.ctx.state.message_history)
+        assert till.charged == [5]
+        history = ModelMessagesTypeAdapter.validate_json(stored)
+        await agent.run(message_history=history, conversation_id="order-1")
+    assert till.charged == [5]
 
 
 async def test_what_a_tool_sends_beside_its_result_begins_no_turn(ledger: AsyncLedger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, Redacted, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, MayHaveHappened
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError, MayHaveHappened
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again, is_same
 from indelible.tool import encode, holds_mark
@@ -55,6 +56,9 @@ class Entry:
         self.note: str | None = None
         self.elsewhere: Sequence[Elsewhere] = ()
         self._raised: tuple[Exception, str] | None = None
+        self._entered_id: str | None = None
+        """The id of the effect whose tool this call entered."""
+        self._has_returned = False
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
@@ -77,7 +81,7 @@ class Entry:
         """Run the call, replay it, or return what its framework is told."""
         while True:
             try:
-                return self._heard(ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+                return self._heard(ledger.run(self.call, self._entrance(), on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
                 refusal = error if effect_id is None else _refusal_of(ledger.get_effect(effect_id), error)
@@ -85,6 +89,30 @@ class Entry:
                     if isinstance(refusal, ApprovalPending):
                         self.elsewhere = ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
+
+    def _entrance(self) -> Callable[[RunningEffect], Any]:
+        """Return the handler: `enter`. What fails after the tool returned is not judged by what the tool declares."""
+
+        def handled(effect: RunningEffect) -> Any:
+            with self._after_return(effect):
+                return self.enter(effect)
+
+        async def handled_async(effect: RunningEffect) -> Any:
+            with self._after_return(effect):
+                return await self.enter(effect)
+
+        return handled_async if inspect.iscoroutinefunction(self.enter) else handled
+
+    @contextmanager
+    def _after_return(self, effect: RunningEffect) -> Iterator[None]:
+        """Raise `MayHaveHappened` if the tool returned, and something fails after that."""
+        self._has_returned = False
+        try:
+            yield
+        except Exception as error:
+            if self._has_returned:
+                raise_doubt(error, effect)
+            raise
 
     def _heard(self, recorded: Any) -> Any:
         """Return what the tool gave; if parts of that are redacted, as it is recorded, now as on each replay."""
@@ -97,7 +125,7 @@ class Entry:
         """Do as `walk` does, without blocking the loop."""
         while True:
             try:
-                return self._heard(await ledger.run(self.call, self.enter, on_replay=self.note_replay, **words))
+                return self._heard(await ledger.run(self.call, self._entrance(), on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
                 refusal = error if effect_id is None else _refusal_of(await ledger.get_effect(effect_id), error)
@@ -165,11 +193,13 @@ class Entry:
                 has since and that no person has seen.
         """
         self._check_read(effect)
+        self._entered_id = effect.id
         known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
         token = _walked.set(_Walked(effect.id, self._said_id, self.call.tool, known))
         try:
             with _own_cancelling():
                 yield
+            self._has_returned = True
         except Exception as error:
             self._raised = (error, effect.id)
             raise
@@ -188,8 +218,12 @@ class Entry:
             raise NothingHappened(f"{self.call.tool} {_READS_OTHERWISE}")
 
     def _raised_in(self, error: Exception) -> str | None:
-        """Return the id of the effect whose tool raised this error; None if the ledger raised it."""
-        return self._raised[1] if self._raised is not None and self._raised[0] is error else None
+        """Return the id of the effect whose tool raised this error, or was ended by the ledger at its time limit.
+
+        None if the ledger raised it for another reason.
+        """
+        is_raised = self._raised is not None and self._raised[0] is error
+        return self._entered_id if is_raised or not isinstance(error, IndelibleError) else None
 
 
 def is_entered_for(effect: RunningEffect, said_id: str | None) -> bool:
@@ -256,6 +290,15 @@ def paused_by(pause: Exception, effect: RunningEffect, words: Mapping[str, Any])
     if effect.effect.side_effect in ("none", "read") or isinstance(pause, words.get("nothing_on") or ()):
         return NothingHappened(why)
     return MayHaveHappened(f"{why}; if it pauses before it acts, declare nothing_on={type(pause).__qualname__}")
+
+
+def raise_doubt(error: Exception, effect: RunningEffect) -> None:
+    """Raise `MayHaveHappened` for an error that the tool did not raise: its framework did, or the way to its server.
+
+    What the tool declares, and its class, speak of the tool's own errors. Tools that only read may simply fail.
+    """
+    if effect.effect.side_effect not in ("none", "read"):
+        raise MayHaveHappened(f"not raised by the tool: {type(error).__qualname__}: {error}") from error
 
 
 def doubt_of(refusal: EffectInDoubt) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 import struct
 from collections.abc import Container, Iterable, Mapping
@@ -125,6 +126,19 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, PurePath) else _ANYTHING.dump_python(value, mode="json")
 
 
+def _writable(value: Any) -> Any:
+    """Return a text or a number that JSON can hold: infinity as its text.
+
+    Raises:
+        _NotPlain: A text holds half a character.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, str) and any("\ud800" <= one <= "\udfff" for one in value):
+        raise _NotPlain
+    return value
+
+
 def _attributes(value: Any) -> dict[str, Any]:
     """Return what an object holds beside its items, without what its class computes and keeps there."""
     kind: Any = type(value)
@@ -225,7 +239,7 @@ class _Reader:
             case None | bool():
                 return value
             case _ if isinstance(value, _TEXTS):
-                return _plain(value)
+                return _writable(_plain(value))
             case Mapping() if _is_written(value):
                 return {str(name): self.named(str(name), one) for name, one in value.items()}
             case list() | tuple():

@@ -37,9 +37,9 @@ from indelible.errors import (
     NoRun,
     VoteRefused,
 )
-from indelible.integrations.entries import Entry, paused_by
+from indelible.integrations.entries import Entry, paused_by, raise_doubt
 from indelible.integrations.hosted import hosted_in
-from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, live_in
+from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, is_raised_after, live_in
 from indelible.integrations.langgraph_nodes import pauses_of
 from indelible.integrations.langgraph_pauses import Task
 from indelible.integrations.langgraph_values import Given, kept, replayed
@@ -407,9 +407,13 @@ class _Entry(Entry):
         """Enter the tool with the recorded arguments."""
         with self.running(effect), _noting() as noted:
             try:
-                return self._kept(self._execute(self._with_recorded_args(effect)), noted)
+                given: Given | ParentCommand = self._checked(self._execute(self._with_recorded_args(effect)), noted)
             except GraphBubbleUp as bubble:
-                return self._kept_or_paused(bubble, effect)
+                given = self._handed_up(bubble, effect)
+            except Exception as error:
+                self._tell_apart(error, effect)
+                raise
+        return self._kept(given)
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
         """Return what becomes of a call without a value, or raise."""
@@ -426,23 +430,34 @@ class _Entry(Entry):
         self.entered, self.said = effect.id, None
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
-    def _kept(self, result: Given, noted: _Noted) -> dict[str, Any]:
+    def _checked(self, result: Given, noted: _Noted) -> Given:
+        """Return what the tool gave; raise what a node made a message of."""
         if isinstance(result, ToolMessage) and result.status == "error":
             self.said = result
             raise noted.error or ToolError(result.text)
-        self._live.append(result)
-        return {"call_id": self.call.call_id, "gave": kept(result)}
+        return result
 
-    def _kept_or_paused(self, bubble: GraphBubbleUp, effect: RunningEffect) -> dict[str, Any]:
-        """Return what a tool gave that hands over to a graph above: it has ended. One that pauses has not.
+    def _handed_up(self, bubble: GraphBubbleUp, effect: RunningEffect) -> ParentCommand:
+        """Return what a tool hands over to a graph above: it has ended. One that pauses has not.
 
         Raises:
             Exception: What a pause is recorded as.
         """
         if isinstance(bubble, ParentCommand):
-            return {"call_id": self.call.call_id, "to_parent": kept(bubble.args[0])}
+            return bubble
         self.bubble = self.task.own(bubble)
         raise paused_by(bubble, effect, self.words) from None
+
+    def _tell_apart(self, error: Exception, effect: RunningEffect) -> None:
+        """Raise `MayHaveHappened` if LangChain raised the error after the tool had returned."""
+        if self._request.tool is not None and is_raised_after(error, self._request.tool):
+            raise_doubt(error, effect)
+
+    def _kept(self, given: Given | ParentCommand) -> dict[str, Any]:
+        if isinstance(given, ParentCommand):
+            return {"call_id": self.call.call_id, "to_parent": kept(given.args[0])}
+        self._live.append(given)
+        return {"call_id": self.call.call_id, "gave": kept(given)}
 
     def given(self, recorded: Any) -> Given:
         """Gives what the tool gave, now or when it ran."""
@@ -477,9 +492,15 @@ class _AsyncEntry(_Entry):
         """Enter the tool with the recorded arguments."""
         with self.running(effect), _noting() as noted:
             try:
-                return self._kept(await self._execute(self._with_recorded_args(effect)), noted)
+                given: Given | ParentCommand = self._checked(
+                    await self._execute(self._with_recorded_args(effect)), noted
+                )
             except GraphBubbleUp as bubble:
-                return self._kept_or_paused(bubble, effect)
+                given = self._handed_up(bubble, effect)
+            except Exception as error:
+                self._tell_apart(error, effect)
+                raise
+        return self._kept(given)
 
 
 class _Noted(BaseCallbackHandler):

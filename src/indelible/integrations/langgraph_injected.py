@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import traceback
 from collections.abc import Callable, Container, Iterable, Mapping
+from types import CodeType
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -25,6 +28,7 @@ TURN_FIELD = "indelible_turn"
 _OPAQUE = (BaseMessage, BaseStore)
 # What the graph and its server put there for themselves; it changes from one invocation to the next.
 _ITS_OWN = ("__", "langgraph_", "checkpoint", "x-", "lc_", "ls_")
+_BEFORE = frozenset({"_inject_tool_args", "_to_args_and_kwargs", "on_tool_start"})
 _PLACES = frozenset({"thread_id", "thread_ts", "run_id", "assistant_id", "graph_id"})
 
 
@@ -151,6 +155,25 @@ def _functions_of(tool: BaseTool) -> list[Callable[..., Any]]:
     given = [function for function in (getattr(tool, "func", None), getattr(tool, "coroutine", None)) if function]
     own = [method for method in (tool._run, tool._arun) if not method.__module__.startswith("langchain_core.")]
     return [*given, *own]
+
+
+def is_raised_after(error: BaseException, tool: BaseTool) -> bool:
+    """Say whether LangChain raised an error itself, after the function of a tool had returned.
+
+    What the function raises has the function in its traceback. What LangChain raises before has one of `_BEFORE`.
+    """
+    codes = [_code_of(function) for function in _functions_of(tool)]
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_told = None in codes or any(code in codes or code.co_name in _BEFORE for code in frames)
+    return not is_told
+
+
+def _code_of(function: Callable[..., Any]) -> CodeType | None:
+    """Return the code that runs first when a function is called; None if it is not written in Python."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    written: Any = function if hasattr(function, "__code__") else vars(type(function)).get("__call__")
+    return getattr(written, "__code__", None)
 
 
 def _state(state: Any) -> Any:

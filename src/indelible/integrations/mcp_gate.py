@@ -23,7 +23,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Refused, Resource, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
 from indelible.integrations.calling_again import OPEN, meant
-from indelible.integrations.entries import Entry, note_sent, paused_by
+from indelible.integrations.entries import Entry, note_sent, paused_by, raise_doubt
 from indelible.integrations.mcp_schema import check_fits
 from indelible.integrations.mcp_words import (
     IDEMPOTENCY_KEY,
@@ -322,14 +322,13 @@ class _Entry(Entry):
         self._ledger = ledger
         self._below = below
         self._said = said
-        self._entered: str | None = None
         self._live: types.CallToolResult | None = None
         self._asks: types.InputRequiredResult | None = None
         self._is_unasked = False
 
     async def enter(self, effect: RunningEffect) -> Given:
         """Call the tool below with the recorded arguments, and hand our key on. No error proves that nothing began."""
-        said, self._entered = self._said, effect.id
+        said = self._said
         args, meta = self._below.split(effect.args)
         with self.running(effect):
             if self._below.why_not is not None:
@@ -339,14 +338,18 @@ class _Entry(Entry):
             if said.upstream is not None:
                 await self._accept_input(said.upstream, effect)
             note_sent()
-            result = await self._below.upstream.session.call_tool(
-                self.call.tool,
-                args,
-                request_state=None if said.upstream is None else said.upstream.state,
-                input_responses=dict(said.responses) if said.upstream is not None else None,
-                meta=cast("types.RequestParamsMeta", {**meta, IDEMPOTENCY_KEY: effect.key}),
-                allow_input_required=True,
-            )
+            try:
+                result = await self._below.upstream.session.call_tool(
+                    self.call.tool,
+                    args,
+                    request_state=None if said.upstream is None else said.upstream.state,
+                    input_responses=dict(said.responses) if said.upstream is not None else None,
+                    meta=cast("types.RequestParamsMeta", {**meta, IDEMPOTENCY_KEY: effect.key}),
+                    allow_input_required=True,
+                )
+            except Exception as lost:  # no result of the tool: it may have begun, and ended
+                raise_doubt(lost, effect)
+                raise
             if isinstance(result, types.InputRequiredResult):
                 self._hand_on(result, effect)
             if result.is_error:
@@ -387,11 +390,6 @@ class _Entry(Entry):
                 "continued. Let it take the input as an argument"
             )
 
-    def _raised_in(self, error: Exception) -> str | None:
-        """Return the effect's id also if the call was entered and the ledger ended it, as at a time limit."""
-        raised = super()._raised_in(error)
-        return raised if raised is not None or isinstance(error, IndelibleError) else self._entered
-
     def given(self, recorded: Any) -> types.CallToolResult:
         """Return what the tool gave, now or when it ran."""
         return self._live if self._live is not None else given(recorded, self.note)
@@ -409,10 +407,12 @@ class _Entry(Entry):
             return tool_error(heard.text) if heard.outcome == "failed" else not_told(heard.text)
         if isinstance(refusal, NotRun):
             return not_told(str(refusal))
-        if isinstance(refusal, BadCall) and self._entered is None:  # as an edit that the tool does not take
+        if isinstance(refusal, BadCall) and self._entered_id is None:  # as an edit that the tool does not take
             return not_told(f"{self.call.tool} was not called: {refusal}")
-        if isinstance(refusal, IndelibleError) and self._entered is not None:  # what came of it could not be recorded
-            return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect=self._entered))
+        if (
+            isinstance(refusal, IndelibleError) and self._entered_id is not None
+        ):  # what came of it could not be recorded
+            return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect=self._entered_id))
         if isinstance(refusal, IndelibleError):
             raise MCPError(types.INTERNAL_ERROR, f"{self.call.tool} was not carried out: {refusal}") from refusal
         raise error

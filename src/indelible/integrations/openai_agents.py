@@ -521,14 +521,12 @@ class _Entry(Entry):
         self._live: list[Any] = []
         self.judged: Mapping[str, Any] | None = None
         """The arguments that the tool's own `needs_approval` judged, if it has one."""
-        self._entered: str | None = None
         self._is_paused_inside = False
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
         if self.judged is not None and not is_same(effect.args, self.judged):
             raise NothingHappened("its arguments were edited since the tool asked a person about them")
-        self._entered = effect.id
         self.check_injected(effect, self._beside, supplies=self._supplies)
         supplied = self._supplies()
         args = {name: value for name, value in effect.args.items() if name not in supplied}
@@ -556,11 +554,6 @@ class _Entry(Entry):
         if heard.error is not None:
             raise ToolError(heard.error)
         return output
-
-    def _raised_in(self, error: Exception) -> str | None:
-        """Return the effect's id also if the tool was entered and the ledger ended it, as at a time limit."""
-        raised = super()._raised_in(error)
-        return raised if raised is not None or isinstance(error, IndelibleError) else self._entered
 
     @contextmanager
     def _saying(self, effect: RunningEffect, said: str) -> Iterator[str]:

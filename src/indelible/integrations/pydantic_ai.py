@@ -535,7 +535,7 @@ class _Entry(Entry):
         self._live.append(result)
         if isinstance(result, ToolReturn):
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
-        return {"gave": _ANYTHING.dump_python(result, mode="json"), "is_return": False}
+        return {"gave": as_json(result), "is_return": False}
 
     async def note_pause(self) -> None:
         """Record that the ledger asks, if the tool's own question was answered meanwhile."""
@@ -699,10 +699,15 @@ def _again(failed: Exception) -> Exception:
 
 
 def _prompts(ctx: RunContext[Any]) -> Iterator[Any]:
-    """Yield what the user said in each message; what a tool sends beside its result is no message of the user's."""
+    """Yield what the user said in each message, as JSON that a stored message still has when it is read back.
+
+    What a tool sends beside its result is no message of the user's.
+    """
     for message in ctx.messages:
         if isinstance(message, ModelRequest) and not any(isinstance(part, ToolReturnPart) for part in message.parts):
-            yield from (part.content for part in message.parts if isinstance(part, UserPromptPart))
+            said = [part for part in message.parts if isinstance(part, UserPromptPart)]
+            (dumped,) = ModelMessagesTypeAdapter.dump_python([ModelRequest(parts=said)], mode="json")
+            yield from (part["content"] for part in dumped["parts"])
 
 
 def _spoken(ctx: RunContext[Any]) -> Iterator[Spoken]:

@@ -10,8 +10,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import BaseModel
-
 from indelible.integrations.models import json_of
 
 
@@ -38,7 +36,7 @@ def as_json(value: Any) -> Any:
     try:
         return json_of(value)
     except ValueError:
-        return value.model_dump(mode="json") if isinstance(value, BaseModel) else str(value)
+        return str(value)
 
 
 def plain(recorded: Any) -> Any:

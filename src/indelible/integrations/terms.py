@@ -320,8 +320,11 @@ def turn_of(prompts: Sequence[Any]) -> str | None:
     """Name the turn by the user's messages so far: the number of the last one, and the hash of what it says.
 
     Both stay the same if an agent is resumed. The hash tells turns apart where only the last message is at hand.
+
+    Args:
+        prompts: The messages, as JSON: the text of an object is another one after the object was stored.
     """
     if not prompts:
         return None
-    said = json.dumps(prompts[-1], sort_keys=True, default=str).encode()
+    said = json.dumps(prompts[-1], sort_keys=True, default=lasting_text).encode()
     return f"message {len(prompts)} {hashlib.sha256(said).hexdigest()[:16]}"

@@ -1,0 +1,228 @@
+"""What fails around a tool is not the tool's failure: a deed that was done is on the record as done, or in doubt."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import mcp_types
+import pytest
+from agents import Agent as OpenAIAgent
+from agents import Runner, function_tool, set_tracing_disabled
+from agents.testing import ScriptedModel, assistant_message, function_call
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage
+from langchain_core.tools import tool
+from langgraph.types import Command
+from mcp.client import Client
+from mcp.server import Server
+from mcp.shared.exceptions import MCPError
+from pydantic import BaseModel
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+from indelible import Ledger
+from indelible.integrations.function_calls import FunctionCalls
+from indelible.integrations.langchain import LedgerMiddleware
+from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.openai_agents import LedgerTools
+from indelible.integrations.pydantic_ai import LedgerCapability
+from tests.integrations.langchain_agents import THREAD, Scripted, calls
+from tests.scenarios.shells import prepare_store
+
+TERMS: list[dict[str, Any]] = [{"side_effect": "write"}, {"side_effect": "payment", "failed_on": ValueError}]
+done: list[str] = []
+
+
+@pytest.fixture
+def ledger(store_url: str) -> Iterator[Ledger]:
+    done.clear()
+    with Ledger.open(prepare_store(store_url), seal=False) as opened:
+        yield opened
+
+
+@tool(response_format="content_and_artifact")
+def no_artifact(order: str) -> Any:
+    """Return a text, where LangChain wants a text and an artifact."""
+    done.append(order)
+    return "paid"
+
+
+@tool
+def no_message(order: str) -> Any:
+    """Return a command without the message that LangGraph wants in it."""
+    done.append(order)
+    return Command(update={"messages": []})
+
+
+@tool
+def pay(order: str) -> str:
+    """Pay."""
+    done.append(order)
+    return "paid"
+
+
+class Refusing(BaseModel):
+    def __call__(self, order: str) -> str:
+        raise ValueError("declined")
+
+
+@tool
+def declined(order: str) -> str:
+    """Refuse, by an object that is called."""
+    return Refusing()(order)
+
+
+class Tracer(BaseCallbackHandler):
+    raise_error = True
+
+    def on_tool_end(self, output: Any, **words: Any) -> None:
+        raise ValueError("the tracing server is away")
+
+
+def asked(name: str) -> list[BaseMessage]:
+    return [calls((name, {"order": "1"}, "call_Xyz")), AIMessage(content="done")]
+
+
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize("shell", ["blocking", "awaited"])
+@pytest.mark.parametrize("one", [no_artifact, no_message, pay, declined])
+def test_37_what_langchain_raises_after_a_tool_returned_leaves_doubt(
+    ledger: Ledger, one: Any, shell: str, terms: Any
+) -> None:
+    model = Scripted(responses=asked(one.name))
+    graph: Any = create_agent(model, [one], middleware=[LedgerMiddleware(ledger, **terms, model_turns=False)])
+    config: Any = {**THREAD, "callbacks": [Tracer()] if one is pay else []}
+    run = graph.invoke if shell == "blocking" else lambda *args: asyncio.run(graph.ainvoke(*args))
+    if one is declined:
+        with pytest.raises(ValueError, match="declined"):
+            run({"messages": [("user", "go")]}, config)
+    else:
+        assert run({"messages": [("user", "go")]}, config)["__interrupt__"][0].value["type"] == "indelible.in_doubt"
+    (effect,) = ledger.effects(tool=one.name)
+    assert (effect.status, len(done)) == (("failed", 0) if one is declined else ("in_doubt", 1))
+
+
+PDF = b"%PDF-1.7\n%\xe2\xe3"
+
+
+class Receipt(BaseModel):
+    pdf: bytes
+
+
+def as_bytes(order: str) -> bytes:
+    """Pay, and return a file."""
+    done.append(order)
+    return PDF
+
+
+def as_model(order: str) -> Receipt:
+    """Pay, and return a file in a model."""
+    done.append(order)
+    return Receipt(pdf=PDF)
+
+
+def in_pydantic_ai(ledger: Ledger, pays: Any, terms: Any) -> None:
+    turns: Iterator[Any] = iter([ToolCallPart(pays.__name__, {"order": "1"}, "call_Xyz"), TextPart("done")])
+    model = FunctionModel(lambda messages, about: ModelResponse(parts=[next(turns)]))
+    agent = Agent(model, tools=[pays], capabilities=[LedgerCapability(ledger, model_turns=False, **terms)])
+    with suppress(UnicodeDecodeError):  # Pydantic AI itself cannot tell its model of bytes in a model
+        asyncio.run(agent.run("go", conversation_id="order-1"))
+
+
+def in_openai_agents(ledger: Ledger, pays: Any, terms: Any) -> None:
+    set_tracing_disabled(True)
+    said = [[function_call(pays.__name__, {"order": "1"}, call_id="call_Xyz")], [assistant_message("done")]]
+    gate = LedgerTools(ledger, run="order-1", **terms)
+    agent = OpenAIAgent(name="a", model=ScriptedModel(said), tools=gate.tools([function_tool(pays)]))
+    asyncio.run(Runner.run(agent, "go"))
+
+
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize("pays", [as_bytes, as_model])
+@pytest.mark.parametrize("behind", [in_pydantic_ai, in_openai_agents])
+def test_37_a_result_that_is_no_json_is_recorded_as_text(ledger: Ledger, behind: Any, pays: Any, terms: Any) -> None:
+    behind(ledger, pays, terms)
+    assert [effect.status for effect in ledger.effects(tool=pays.__name__)] == ["succeeded"]
+    assert done == ["1"]
+
+
+def broken_server() -> Any:
+    """Return a server that does each deed, and then answers in its own way."""
+    needs: Any = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    takes: Any = {"type": "object", "properties": {"order": {"type": "string"}}}
+
+    async def list_tools(context: Any, params: Any) -> mcp_types.ListToolsResult:
+        described = partial(mcp_types.Tool, input_schema=takes)
+        tools = [described(name="misfit", output_schema=needs), described(name="code"), described(name="declined")]
+        return mcp_types.ListToolsResult(tools=tools)
+
+    async def call_tool(context: Any, params: Any) -> mcp_types.CallToolResult:
+        done.append(params.name)
+        if params.name == "code":
+            raise MCPError(-32603, "internal")
+        text = mcp_types.TextContent(type="text", text="declined")
+        if params.name == "misfit":
+            return mcp_types.CallToolResult(content=[text], structured_content={"n": "none"})
+        return mcp_types.CallToolResult(content=[text], is_error=True)
+
+    return Server("broken", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+@pytest.mark.parametrize(
+    ("name", "side_effect", "status"),
+    [
+        ("misfit", "write", "in_doubt"),
+        ("code", "write", "in_doubt"),
+        ("declined", "write", "failed"),
+        ("misfit", "read", "failed"),
+        ("code", "payment", "in_doubt"),
+    ],
+)
+def test_83_only_what_a_server_reports_as_its_tools_error_is_a_failure(
+    ledger: Ledger, name: str, side_effect: str, status: str
+) -> None:
+    async def call() -> None:
+        async with Client(broken_server()) as upstream:
+            proxy = ledger_proxy(ledger, upstream, run="order-1", side_effect=side_effect)
+            async with Client(proxy) as client:
+                await client.call_tool(name, {"order": "1"})
+
+    asyncio.run(call())
+    assert [effect.status for effect in ledger.effects(tool=name)] == [status]
+    assert done == [name]
+
+
+def test_37_function_calls_wait_for_a_tool_that_ran_out_of_time_or_whose_result_cannot_be_recorded(
+    ledger: Ledger,
+) -> None:
+    async def slow(order: str) -> str:
+        """Pay slowly."""
+        done.append(order)
+        await asyncio.Event().wait()
+        return "never"
+
+    def unrecordable(order: str) -> Any:
+        """Pay, and return what has no recorded form."""
+        done.append(order)
+        return object()
+
+    terms = {"slow": {"timeout": timedelta(seconds=0.1)}}
+    loop = FunctionCalls(
+        ledger, {"slow": slow, "unrecordable": unrecordable}, run="order-1", side_effect="payment", terms=terms
+    )
+    said = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": '{"order": "1"}'}}
+        for name in ("slow", "unrecordable")
+    ]
+    for _ in range(2):
+        answered = asyncio.run(loop.answer_async(said))
+        assert {one.tool for one in answered.waiting} == {"slow", "unrecordable"}
+        assert len(done) == 2
+    assert {effect.status for effect in ledger.effects()} == {"in_doubt"}
