@@ -24,6 +24,8 @@ from agents import (
 )
 from agents.exceptions import UserError
 from agents.mcp import MCPServerSse, MCPServerStdio, MCPServerStreamableHttp, MCPUtil
+from agents.sandbox import SandboxAgent
+from agents.sandbox.capabilities import Shell
 from agents.testing import ScriptedModel, assistant_message, function_call
 from mcp.shared.exceptions import MCPError
 
@@ -449,3 +451,12 @@ async def test_88_hosted_mcp_servers_are_allowed_by_their_labels(plain: Ledger, 
         await Runner.run(agent, "go")
     with pytest.raises(BadCall) if not is_allowed else contextlib.nullcontext():
         LedgerTools(plain, run="order-1", allow=[allow]).tools([tool])
+
+
+async def test_88_what_a_sandbox_adds_is_named_before_it_runs(plain: Ledger) -> None:
+    gate = LedgerTools(plain, run="order-1", strict=True)
+    agent = SandboxAgent(name="a", model=calling(), capabilities=[Shell()])
+    with pytest.raises(BadCall):
+        await gate.check(agent)
+    allowed = LedgerTools(plain, run="order-1", strict=True, allow=["shell"])
+    assert await allowed.check(agent) == ()

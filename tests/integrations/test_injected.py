@@ -43,6 +43,7 @@ from indelible.integrations.injected import recorded
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.tool import encode
 from tests.integrations.langchain_agents import THREAD, Scripted, calls, said
 
 ASKS: dict[str, Any] = {"side_effect": "payment", "approval": "required"}
@@ -1042,3 +1043,9 @@ def test_89_objects_that_point_at_each_other_or_cannot_be_read_are_recorded_at_o
     assert "not_shown" in row["more"]
     keyed = {uuid4(): {"account": "a"}}
     assert recorded({"deps": {"by_id": keyed}}, (), ())["deps"]["by_id"] == {str(*keyed): {"account": "a"}}
+
+
+def test_89_what_json_cannot_hold_stops_no_call() -> None:
+    found = recorded({"limits": {"most": float("inf"), "least": float("nan"), "name": "a\ud800", "day": 5}})
+    assert found == {"limits": {"most": "inf", "least": "nan", "name": {"not_shown": "str"}, "day": 5}}
+    encode(found)
