@@ -273,3 +273,18 @@ def test_over_http_administrators_stop_and_everybody_is_stopped(store_url: str) 
         assert exposed.begin().status_code == 201
     finally:
         exposed.close()
+
+
+def test_a_claim_whose_answer_was_lost_is_not_handed_out_after_a_stop(store_url: str) -> None:
+    """The client sends the same token again, and another process has stopped everything meanwhile."""
+    exposed = Exposed(store_url, seal=False)
+    try:
+        token = "t" * 32
+        assert exposed.begin(token=token).status_code == 201
+        assert exposed.begin(token=token).status_code == 201
+        with Ledger.open(store_url, tenant="acme", seal=False) as beside:
+            beside.stop(by=ANA, reason="wrong accounts")
+        refused = exposed.begin(token=token)
+        assert (refused.status_code, refused.json()["type"]) == (409, "/problems/stopped")
+    finally:
+        exposed.close()

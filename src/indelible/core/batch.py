@@ -8,7 +8,17 @@ from datetime import datetime
 
 from indelible.core.approvals.deliveries import told_ref
 from indelible.core.changes import Aside, Change, Fact
-from indelible.core.commands import AllStopped, Answer, Command, Open, Stamp, is_about_effect, refs_of, run_named_by
+from indelible.core.commands import (
+    AllStopped,
+    Answer,
+    Claimed,
+    Command,
+    Open,
+    Stamp,
+    is_about_effect,
+    refs_of,
+    run_named_by,
+)
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import stop_in, stop_version
@@ -70,9 +80,15 @@ class Batch:
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether an answer rests on a stop, which a store must have read for it and not assumed."""
+        """Return whether an answer rests on a stop, or on there being none, that no write compares.
+
+        A store must have read the stop for it, and not assumed it. A claim that is handed out again writes nothing.
+        """
+        written = self.opened.keys() | self.moved.keys()
         return any(
-            isinstance(answer, AllStopped) or (isinstance(answer, RunNotMoved) and answer.code == SET_BACK)
+            isinstance(answer, AllStopped)
+            or (isinstance(answer, RunNotMoved) and answer.code == SET_BACK)
+            or (isinstance(answer, Claimed) and answer.claim.effect.ref not in written)
             for answer in self.answers
         )
 

@@ -307,7 +307,8 @@ def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets:
     holder = command.stamp.actor.holder
     is_ours = effect.status == "processing" and effect.token_hash == hash_of(command.token, holder)
     if is_ours and not effect.is_abandoned(now):  # our own write, whose answer got lost on the way
-        return Step(Claimed(Claim(effect, command.token, holder=holder)))
+        stop = stop_in(sheets)
+        return Step(Claimed(Claim(effect, command.token, holder=holder)) if stop is None else AllStopped(stop, effect))
     if edited_from(effect) is not None:
         return Step(Canceled(effect))  # its caller looks at the effect that was edited to be this call
     if looks_repeated(command, effect):

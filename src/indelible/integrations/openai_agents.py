@@ -131,9 +131,7 @@ class LedgerTools:
             functions = [one for one in tools if isinstance(one, FunctionTool)]
             note_unguarded(self._watch, current, tools, [one for one in functions if is_guarded(one)])
             bare = [one.qualified_name for one in functions if not one._is_agent_tool and not is_guarded(one)]
-            given = [
-                one.type for one in getattr(current, "capabilities", ())
-            ]  # a sandbox: its runner adds tools
+            given = [one.type for one in getattr(current, "capabilities", ())]  # a sandbox: its runner adds tools
             self._watch.note(NAME, "function tools", [*bare, *given])
             inner = [one._agent_instance for one in functions if one._is_agent_tool]
             next_ = [*inner, *(_target_of(one) for one in current.handoffs)]

@@ -81,6 +81,16 @@ def test_what_is_inside_may_finish_and_what_was_done_is_told() -> None:
     assert next_step(open_command(), done, NOON, 1, STOPPED).answer == Replayed(done)
 
 
+def test_a_claim_whose_answer_was_lost_is_not_handed_out_again_while_all_are_stopped() -> None:
+    command = open_command()
+    (claimed,) = decide([command], {}, {}, NOON, BY, LET_GO).answers
+    assert isinstance(claimed, Claimed)
+    inside = claimed.claim.effect
+    stopped, going = (decide([command], {command.ref: inside}, {}, NOON, BY, one) for one in (STOPPED, LET_GO))
+    assert (stopped.answers, stopped.is_stopped) == ([AllStopped(STOP, inside)], True)
+    assert (going.answers, going.is_stopped, going.is_empty) == ([claimed], True, True)
+
+
 def test_a_batch_says_which_stop_its_claims_were_decided_on() -> None:
     claimed = decide([open_command()], {}, {}, NOON, BY, LET_GO)
     assert isinstance(claimed.answers[0], Claimed)

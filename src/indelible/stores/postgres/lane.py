@@ -296,7 +296,7 @@ class Lane:
             return None
         assumed = self._with_brakes(work, seen.sheets)
         batch = decide(work.commands, seen.effects, seen.heads, seen.now, work.by, assumed)
-        return batch.answers if batch.is_empty else None
+        return batch.answers if batch.is_empty and not batch.is_stopped else None
 
     def _on_a_look(self, work: Work) -> list[Answer] | None:
         """Decides on what is there now, without locking it: whoever only wants to know waits for nobody."""
