@@ -28,7 +28,7 @@
     │   │   └── VoteRefused      this decision does not count; .code says why in one word
     │   ├── PolicyRefused        a rule of the policy does not let it run
     │   ├── BudgetExceeded       a budget does not have what it takes
-    │   │   └── TooManyPending   too many questions are open already: nobody is asked until some are decided
+    │   │   └── TooManyPending   too many calls that were asked about are unfinished: settle or decide some
     │   ├── Stopped              all effects of the tenant are stopped: nothing runs until somebody lets them go
     │   ├── ToolUnavailable      the tool could not be reached, and nothing happened: call again later
     │   ├── EffectDenied         a person said no
@@ -271,7 +271,7 @@ class BudgetExceeded(NotRun):
 
 
 class TooManyPending(BudgetExceeded):
-    """Too many questions are open already; nobody is asked another one until some of them are decided."""
+    """Too many calls that a person was asked about are unfinished; no other is asked about until some have ended."""
 
 
 class Stopped(NotRun):

@@ -152,7 +152,10 @@ class Entry:
             names |= supplied.keys()
         names = {name for name in names if not is_same(effect.args.get(name), now.get(name))}
         if names:
-            raise NothingHappened(f"{', '.join(sorted(names))} changed since it was recorded; call again, or deny it")
+            raise NothingHappened(
+                f"{', '.join(sorted(names))} changed since it was recorded; call again, deny it, "
+                "or list what changes by itself in unbound"
+            )
 
     def read_alike(
         self,

@@ -252,8 +252,8 @@ def begin(
             raise refused_by(command, verdict, effect)
         case OverBudget(exceeded, effect) if exceeded.charge.is_of_questions:
             raise TooManyPending(
-                f"{command.tool}: {exceeded.used} questions are open here and {exceeded.charge.limit} may be "
-                f"({exceeded.charge.budget}), so nobody is asked. Call again when some are decided",
+                f"{command.tool}: {exceeded.used} calls that a person was asked about are unfinished here, and "
+                f"{exceeded.charge.limit} may be ({exceeded.charge.budget}). Decide or settle some, then call again",
                 charge=exceeded.charge,
                 effect=effect,
             )

@@ -213,9 +213,9 @@ _REFUSED: Mapping[str, ProblemType] = {
     ),
     "too-many-pending": ProblemType(
         429,
-        "Too many questions are open already",
-        "The policy says how many approvals of a run or a tenant may be open; people are not asked another one.",
-        "Wait until some of them are decided, then make the same call again.",
+        "Too many calls that a person was asked about are unfinished",
+        "The policy says how many such calls of a run or a tenant there may be; people are asked about no other one.",
+        "Decide or settle some of them, then make the same call again.",
     ),
     "stopped": ProblemType(
         409,
