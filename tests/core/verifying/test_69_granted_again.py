@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.core.explored import Path, examine, pinned
@@ -17,7 +19,7 @@ def approved_again(is_granted_again: bool = False) -> Path:
     path.send(cast(path.shelf.approval(), ADA, at=path.shelf.now, grant=TERMS, grant_id="grt_1", pinned=pinned()))
     path.send(take_back(path.shelf.approval(), ADA, at=path.shelf.now))
     path.shelf.now += SECOND
-    words = {"grant": TERMS, "grant_id": "grt_2", "pinned": pinned()} if is_granted_again else {}
+    words: dict[str, Any] = {"grant": TERMS, "grant_id": "grt_2", "pinned": pinned()} if is_granted_again else {}
     path.send(cast(path.shelf.approval(), BO, at=path.shelf.now, **words))
     return path
 
