@@ -259,3 +259,28 @@ def test_51_a_delegate_of_two_people_votes_for_the_one_who_has_not(opened: Calla
         asked = told.value.approval
         ledger.approve(asked, digest=asked.digest, by=voter)
         assert ledger.approve(asked, digest=asked.digest, by="dan").status == "approved"
+
+
+def test_51_a_delegate_votes_for_the_person_whose_place_lacks(opened: Callable[..., Ledger], tmp_path: Path) -> None:
+    ledger, soon = opened(), datetime.now(UTC) + timedelta(hours=1)
+    people = {"ana": {"roles": ["finance"]}, "bob": {"roles": ["finance"]}, "cy": {"roles": ["legal"]}, "dan": {}}
+    needs = {"needs": [{"role": "finance"}, {"role": "legal"}], "people": ["ana", "bob", "cy"]}
+    ledger.apply_policy({"people": people, "rules": [{"name": "two", "then": "ask", "approvals": needs}]}, by="eve")
+
+    def ask(name: str) -> Approval:
+        with pytest.raises(ApprovalPending) as told:
+            ledger.run(pay(name), done_for, **PAYS)
+        return ledger.approve(told.value.approval, digest=told.value.approval.digest, by="ana")
+
+    for giver in ("cy", "ana", "bob"):
+        ledger.delegate(to="dan", until=soon, by=giver, reason="on leave")
+    ledger.delegate(to="bob", until=soon, by="cy", reason="on leave")
+    for delegate in ("dan", "bob"):  # one who may not decide, and one who has a vote of their own
+        asked = ask(delegate)
+        decided = ledger.approve(asked, digest=asked.digest, by=delegate)
+        assert (decided.status, decided.votes[-1].on_behalf_of) == ("approved", "cy")
+    refused = ledger.deny(ask("denied"), by="bob", reason="no")
+    assert (refused.status, refused.votes[-1].on_behalf_of) == ("denied", None)
+    ledger.seal()
+    ledger.export(tmp_path / "bundle")
+    assert verify(tmp_path / "bundle", [key_of(ledger)]).verdict == "verified"

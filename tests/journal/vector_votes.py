@@ -23,6 +23,7 @@ from indelible.core.values.canonical import decode, encode
 from tests.core.explored import Path
 from tests.core.forged import changed, leaves
 from tests.core.making import ADA, AGENT, BO, HOUR, NOON, SECOND, Shelf, asks, cast
+from tests.core.verifying.test_69_granted_again import approved_again
 from tests.core.verifying.test_permissions import PEOPLE, SECRETS, opening
 from tests.journal.vector_books import Book, asked, of_path
 
@@ -121,6 +122,22 @@ def forged_votes() -> Iterator[Told]:
     places = [(Need(1, "lead"), Need(1, "ops")), (Need(1, "ops"), Need(1, "lead")), (Need(1), Need(1, "lead"))]
     for number, needs in enumerate(places):
         yield f"vote: two people for two places, {number}", _voted([BO, ADA], {"needs": needs}, None), GOOD
+
+
+def granted_again() -> Iterator[Told]:
+    """Give journals in which an approval that came with a grant is taken back, and given again."""
+    yield "grant: approved again with another", of_path(approved_again(is_granted_again=True)), GOOD
+    book = of_path(approved_again())
+    yield "grant: approved again with none", book, GOOD
+    first, again = (index for index, event in enumerate(book.events) if event["type"] == "approval_received")
+    told: list[tuple[str, int, str | None, str]] = [
+        ("with none, and the name of the one before, as older ledgers left it", again, "grt_1", GOOD),
+        ("with none, and the name of one that never was", again, "grt_9", BAD),
+        ("and the first time one came without its name", first, None, BAD),
+    ]
+    for name, index, grant, expected in told:
+        value = {**decode(book.values[index]["approval"][1]), "grant": grant}
+        yield f"grant: approved again {name}", book.with_value(index, "approval", encode(value)), expected
 
 
 def _hidden(book: Book, index: int, *names: str) -> Book:

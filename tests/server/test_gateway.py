@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import http.server
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,8 +26,18 @@ from indelible.core.effects.identity import digest_of
 from indelible.core.effects.requests import Judged
 from indelible.core.events import instant
 from indelible.core.policy.verdicts import Verdict
+from indelible.core.remote import replies
+from indelible.core.remote.problems import name_of
 from indelible.core.remote.wire import to_wire
-from indelible.errors import BadCall, Misconfigured, NotPermitted
+from indelible.errors import (
+    BadCall,
+    IndelibleError,
+    Misconfigured,
+    NotPermitted,
+    OutcomeUnknown,
+    StillRunning,
+    StoreUnavailable,
+)
 from indelible.server.app import create_app
 from indelible.server.gateway import MOST_ANSWER_BYTES, Gateway
 from indelible.server.gateway_tools import GatewayTool, load_tools
@@ -112,8 +124,8 @@ class Place:
             for scope in ("agent", "approver")
         }
 
-    def post(self, tool: str, args: Any, who: str = "agent", **words: Any) -> httpx2.Response:
-        headers = {"Authorization": f"Bearer {self.tokens[who]}"}
+    def post(self, tool: str, args: Any, who: str = "agent", headers: Any = None, **words: Any) -> httpx2.Response:
+        headers = {"Authorization": f"Bearer {self.tokens[who]}", **(headers or {})}
         url = f"{self.served.url}/v1/tools/{tool}/calls"
         return httpx2.post(
             url, json={"args": args, "run_id": "order-1", **words}, headers=headers, trust_env=False, timeout=PATIENCE
@@ -228,6 +240,62 @@ def test_a_call_runs_once_with_the_servers_secret_which_nobody_else_sees(place: 
         assert {one["actor"]["id"] for one in told} == {"agent"}
         assert SECRET not in str(told) + str(effect)
     assert SECRET not in "".join(one.text for one in answers)
+
+
+def test_61_a_call_of_which_nothing_happened_is_made_under_the_same_idempotency_key(place: Place, bank: Any) -> None:
+    keyed = {"Idempotency-Key": "k-1"}
+    bank.answers += [(429, b"not now")]
+    answers = [place.post("bank.declared", {"amount": 5}, headers=keyed) for _ in range(3)]
+    assert [one.status_code for one in answers] == [503, 200, 200]
+    assert answers[0].json()["type"] == "/problems/tool-unavailable"
+    assert [one.headers.get("idempotent-replayed") for one in answers] == [None, None, "true"]
+    assert len(bank.seen) == 2
+
+
+@pytest.mark.parametrize("kind", [StoreUnavailable, OutcomeUnknown, StillRunning])
+def test_61_how_a_call_stood_is_no_answer_to_keep(
+    place: Place, bank: Any, kind: type[IndelibleError], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tool was entered and its answer got lost on the way: the ledger knows the call again."""
+    run, keyed = Gateway.run, {"Idempotency-Key": "k-1"}
+
+    async def runs(*words: Any) -> Any:
+        await run(*words)
+        raise kind("not now")
+
+    monkeypatch.setattr(Gateway, "run", runs)
+    first = place.post("bank.charge", {"amount": 5}, headers=keyed)
+    assert first.json()["type"] == f"/problems/{name_of(kind)}"
+    monkeypatch.undo()
+    again = place.post("bank.charge", {"amount": 5}, headers=keyed)
+    assert (again.status_code, again.json()["value"], len(bank.seen)) == (200, {"id": "ch_1"}, 1)
+
+
+def test_61_a_call_whose_server_died_is_asked_of_the_ledger(place: Place, bank: Any, monkeypatch: Any) -> None:
+    async def dies(*words: Any) -> Any:
+        raise asyncio.CancelledError
+
+    keyed = {"Idempotency-Key": "k-1"}
+    monkeypatch.setattr(Gateway, "run", dies)
+    with contextlib.suppress(httpx2.HTTPError):
+        place.post("bank.charge", {"amount": 5}, headers=keyed)
+    monkeypatch.undo()
+    assert place.post("bank.charge", {"amount": 5}, headers=keyed).json()["type"] == "/problems/still-running"
+    monkeypatch.setattr(replies, "PATIENCE", timedelta(0))
+    assert place.post("bank.charge", {"amount": 5}, headers=keyed).status_code == 200
+    assert len(bank.seen) == 1
+
+
+def test_61_a_call_that_was_approved_meanwhile_is_made_under_the_same_idempotency_key(place: Place, bank: Any) -> None:
+    keyed = {"Idempotency-Key": "k-1"}
+    asked = place.post("bank.wire", {"amount": 5}, headers=keyed)
+    assert (asked.status_code, place.post("bank.wire", {"amount": 5}, headers=keyed).status_code) == (202, 202)
+    with Ledger.open(place.url) as ledger:
+        ledger.approve(asked.json()["approval"]["id"], digest=asked.json()["approval"]["digest"], by="ana")
+    answers = [place.post("bank.wire", {"amount": 5}, headers=keyed) for _ in range(2)]
+    assert [one.status_code for one in answers] == [200, 200]
+    assert answers[1].headers["idempotent-replayed"] == "true"
+    assert len(bank.seen) == 1
 
 
 def test_what_the_schema_does_not_allow_is_refused_before_anything_is_recorded(place: Place, bank: Any) -> None:

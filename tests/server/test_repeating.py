@@ -13,16 +13,25 @@ from fastapi import Request
 
 from indelible.core.effects.effect import Actor
 from indelible.core.remote.admitting import Caller
+from indelible.core.remote.problems import status_of
 from indelible.core.remote.replies import PATIENCE as UNDER_WAY_FOR
 from indelible.core.remote.replies import Reply, read_reply, reply_id, reply_sheet
 from indelible.core.sheets import SheetFilter
-from indelible.errors import NotAuthenticated
+from indelible.errors import (
+    AskedTooOften,
+    IndelibleError,
+    NotAuthenticated,
+    NotSealed,
+    OutcomeUnknown,
+    Overloaded,
+    StoreUnavailable,
+)
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests import repeating
 from indelible.stores import migrate, open_store
 from tests.server.serving import Served
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, eventually
 
 
 class Counted:
@@ -32,6 +41,7 @@ class Counted:
         migrate(url)
         self.store = open_store(url)
         self.count = 0
+        self.fails_with: list[Exception] = []
         self.may_go_on = threading.Event()
         self.is_inside = threading.Event()
         self.may_go_on.set()
@@ -42,6 +52,8 @@ class Counted:
             self.count += 1
             self.is_inside.set()
             assert self.may_go_on.wait(PATIENCE)
+            if self.fails_with:
+                raise self.fails_with.pop()
             return {
                 "count": self.count,
                 "secret": "the right to settle",
@@ -117,6 +129,77 @@ def test_what_was_begun_and_never_answered_is_not_carried_out_again(counted: Cou
     counted.store.apply("acme", [command], [None])
     answer = counted.post("lost")
     assert (answer.status_code, answer.json()["type"]) == (409, "/problems/outcome-unknown")
+    assert counted.count == 1
+
+
+@pytest.mark.parametrize("kind", [AskedTooOften, Overloaded])
+def test_61_a_request_that_was_not_carried_out_is_carried_out_under_the_same_key(
+    counted: Counted, kind: type[AskedTooOften | Overloaded]
+) -> None:
+    counted.fails_with = [kind("not now"), kind("not now")]
+    refused = status_of(kind(""))
+    assert [counted.post().status_code for _ in range(3)] == [refused, refused, 200]
+    assert (counted.post().json()["count"], counted.count) == (3, 3), "what was carried out is answered as before"
+
+
+def test_61_the_key_of_a_request_that_was_not_carried_out_is_for_no_other_request(counted: Counted) -> None:
+    counted.fails_with = [Overloaded("not now")]
+    assert counted.post().status_code == 503
+    assert counted.post(body=b'{"a": 1}').json()["type"] == "/problems/key-reused"
+    assert counted.post().status_code == 200
+
+
+def test_61_one_of_many_that_come_again_at_once_is_carried_out(counted: Counted) -> None:
+    counted.fails_with = [Overloaded("not now")]
+    assert counted.post().status_code == 503
+    counted.may_go_on.clear()
+    counted.is_inside.clear()
+    with ThreadPoolExecutor(8) as pool:
+        asked = [pool.submit(counted.post) for _ in range(8)]
+        assert counted.is_inside.wait(PATIENCE)
+        eventually(lambda: sum(one.done() for one in asked) == len(asked) - 1)
+        counted.may_go_on.set()
+    answers = [one.result().json() for one in asked]
+    assert [each["count"] for each in answers if "count" in each] == [2]
+    assert {each["type"] for each in answers if "type" in each} == {"/problems/still-running"}
+    assert counted.count == 2
+
+
+NOT_KNOWN = [
+    OutcomeUnknown("a commit was sent"),
+    NotSealed("it is durable"),
+    StoreUnavailable("nothing was read, after something was written"),
+]
+
+
+@pytest.mark.parametrize("error", NOT_KNOWN, ids=lambda error: type(error).__name__)
+def test_61_a_request_that_may_have_been_carried_out_is_not_carried_out_again(
+    counted: Counted, error: IndelibleError
+) -> None:
+    counted.fails_with = [error]
+    assert [counted.post().status_code for _ in range(2)] == [503, 409]
+    assert counted.count == 1
+
+
+@pytest.mark.parametrize("moment", ["begun", "let go"])
+def test_61_a_store_that_is_away_is_told_as_that(
+    counted: Counted, moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = repeating.Repeating._keep
+
+    async def away(self: Any, tenant: str, reply: Reply) -> Reply | None:
+        if (moment == "begun") == (reply.version == 1):
+            raise StoreUnavailable(f"{counted.store.address} is away")
+        return await kept(self, tenant, reply)
+
+    counted.fails_with = [Overloaded("not now")] if moment == "let go" else []
+    monkeypatch.setattr(repeating.Repeating, "_keep", away)
+    answer = counted.post()
+    expected = "store-unavailable" if moment == "begun" else "overloaded"
+    assert (answer.status_code, answer.json()["type"]) == (503, f"/problems/{expected}")
+    assert counted.store.address not in answer.text
+    monkeypatch.undo()
+    assert counted.post().status_code == (200 if moment == "begun" else 409)
     assert counted.count == 1
 
 

@@ -169,7 +169,7 @@ function checkAbout({ effect, run, tool, side_effect, type, log, commits }: Effe
   if (!isIt || found.status !== STATUS_AFTER[type]) throw new Caught('its approval is about something else, or stands otherwise')
   const [tenant, , ownKey] = found.place
   if (tenant !== tenantOf(log) || (key !== null && ownKey !== key)) throw new Caught('its approval is of another tenant or key')
-  if (type === 'approval_received' && (found.grant === null) === ('grant' in commits)) throw new Caught('its approval names a grant, and none comes with it; or the other way round')
+  if (type === 'approval_received' && found.grant === null && 'grant' in commits) throw new Caught('its approval names no grant, and one comes with it')
 }
 
 /** A question that was just asked has no answers, and stands in the place of the one that was asked before. */
@@ -193,11 +193,12 @@ async function checkArgs(found: Approval, { args, argsSeq }: Asked): Promise<voi
 
 /** Gives what an approval has to be after an event, given what it was before. */
 async function follows(event: EffectBody, before: Approval, found: Approval): Promise<Approval> {
-  const { type, attempt } = event
+  const { type, attempt, commits } = event
   const next = { ...before, version: before.version + 1 }
   if (VOTES.includes(type)) {
     const counted = await count(before, newestVote(event, found, before.votes.length), event.actor.kind)
-    return counted.status === 'approved' ? { ...counted, grant: found.grant } : counted
+    // Where no grant comes with it, older ledgers left the name of one whose approval had fallen away.
+    return counted.status === 'approved' && ('grant' in commits || found.grant === null) ? { ...counted, grant: found.grant } : counted
   }
   if (type === 'approval_revoked') return unvoted(event, before, found)
   if (type === 'approval_edited') return edited(event, before, found)

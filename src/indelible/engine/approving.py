@@ -304,7 +304,7 @@ class Approving:
             is_approval=is_approval,
             detail_json=self._said(approval.tool, reason),
             signature=signature,
-            delegation_id=self._delegation_of(approval, by),
+            delegation_id=self._delegation_of(approval, by, is_approval=is_approval),
             grant=grant,
             grant_id="" if grant is None else f"grt_{mint.effect_id().removeprefix('eff_')}",
             pinned="" if grant is None else self._pinned(self._effect_of(approval), grant),
@@ -312,11 +312,12 @@ class Approving:
         )
         return self._done(self._write(command, None))[0]
 
-    def _delegation_of(self, approval: Approval, by: Actor) -> str | None:
+    def _delegation_of(self, approval: Approval, by: Actor, *, is_approval: bool) -> str | None:
         if approval.people is None:
             return None
         theirs = self.delegations(folded(by.id))  # others may have given any number to anybody
-        return delegation_for(approval, by.id, theirs, self._engine.store.look([]).now)
+        now = self._engine.store.look([]).now
+        return delegation_for(approval, by.id, theirs, now, is_approval=is_approval)
 
     def _pinned(self, effect: Effect, grant: GrantTerms) -> str:
         args_json = encode(effect.args, root="args")

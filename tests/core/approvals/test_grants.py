@@ -238,3 +238,19 @@ def test_51_a_delegate_of_several_people_votes_for_one_who_has_not() -> None:
     assert delegation_for(all_voted, "bo", found, NOON) == "dlg_1", "the refusal says who voted"
     signed = replace(approval, question=replace(approval.question, needs_signature=True), votes=(vote("ada"),))
     assert delegation_for(signed, "bo", found, NOON) == "dlg_2"
+
+
+def test_51_a_delegate_votes_for_the_person_whose_place_lacks() -> None:
+    people = {"ada": Person(("finance",)), "bo": Person(("finance",)), "cy": Person(("legal",)), "dan": Person()}
+    _, fresh = asked(effect("requires_approval"), asks(Need(1, "finance"), Need(1, "legal"), people=people))
+    signed = replace(fresh, question=replace(fresh.question, needs_signature=True))
+    approval = replace(fresh, votes=(vote("ada"),))
+    for_bo = [replace(LENT, id="dlg_1", giver="ada"), replace(LENT, id="dlg_2", giver="cy")]
+    for_dan = [*(replace(one, to="dan") for one in for_bo), replace(LENT, id="dlg_3", giver="bo", to="dan")]
+    assert delegation_for(fresh, "bo", for_bo, NOON) is None, "their own vote fills a place"
+    assert delegation_for(approval, "bo", for_bo, NOON) == "dlg_2"
+    assert delegation_for(approval, "bo", for_bo, NOON, is_approval=False) is None, "a refusal needs no place"
+    assert delegation_for(approval, "bo", for_bo[:1], NOON) is None
+    assert delegation_for(approval, "dan", for_dan[::-1], NOON) == "dlg_2"
+    assert delegation_for(replace(approval, votes=(vote("cy"),)), "dan", for_dan[::-1], NOON) == "dlg_3"
+    assert delegation_for(signed, "dan", for_dan[1:], NOON) == "dlg_2"

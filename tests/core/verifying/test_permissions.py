@@ -198,7 +198,7 @@ FORGED: dict[str, tuple[str, int, str, Callable[[Any], Any], str]] = {
     "escalated further than there is": ("approval_escalated", 0, "approval", put(escalated=5), "another escalated"),
     "under another policy": ("approval_requested", 0, "policy", put(policy="other"), "another policy"),
     "refused, and it went on": ("approval_requested", 0, "policy", put(decision="refuse"), "its policy says refuse"),
-    "a grant that nobody named": ("approval_received", 0, "approval", put(grant="grt_9"), "names a grant"),
+    "a grant that nobody named": ("approval_received", 0, "approval", put(grant="grt_9"), "another grant"),
     "a time that none has": ("approval_requested", 0, "approval", put(asked_at="2030-02-31T00:00:00.000000Z"), "read"),
     "no JSON": ("approval_requested", 0, "approval", lambda value: b"\xff", "not written canonically"),
     "a digest that is no hash": ("approval_requested", 0, "approval", put(digest="0" * 63), "digest is no hash"),

@@ -28,7 +28,7 @@ def delegate(to: str, until: str, reason: str, by: str) -> None:
     """Let somebody else decide what you may decide.
 
     They still have one vote only, and it is recorded as theirs on your behalf. End it before its time with `approvals
-    delegations end`.
+    delegations end`. At a server, name the owner of the token with --by: another name is refused.
 
     \b
     indelible approvals delegate --to bob --until 7d -m "on holiday"

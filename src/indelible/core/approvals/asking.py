@@ -100,6 +100,7 @@ def _cast(command: CastVote, approval: Approval, effect: Effect, now: datetime, 
         told = deliveries_of(counted, "denied", channels_told(counted, sheets), now)
         return _moved(command, replace(effect, charges_json=None), counted, seq, "denied", [*told, *given_back])
     grants: list[Sheet] = []
+    counted = replace(counted, grant=None)  # one that came with a vote that fell away is not this vote's
     if command.grant is not None:
         counted = replace(counted, grant=command.grant_id)
         grants = [grant_sheet(grant_of(command.grant_id, approval, command.grant, command.pinned, vote))]

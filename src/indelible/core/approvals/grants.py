@@ -288,19 +288,33 @@ def read_delegation(sheet: Sheet) -> Delegation:
     )
 
 
-def delegation_for(approval: Approval, name: str, delegations: Sequence[Delegation], now: datetime) -> str | None:
+def delegation_for(
+    approval: Approval, name: str, delegations: Sequence[Delegation], now: datetime, *, is_approval: bool = True
+) -> str | None:
     """Choose the delegation that a person needs to decide an approval; None if they may themselves, or never.
 
-    Where several fit, one whose giver may still vote comes first.
+    An approval goes to a place that lacks one: the person's own if they have one, else that of a giver. Otherwise, a
+    delegation whose giver may still vote comes first.
     """
-    people = approval.people
-    if people is None or is_entitled(approval, name):
+    if approval.people is None:
         return None
+    asked = replace(approval, question=replace(approval.question, needs_signature=False))
+
+    def vote_for(giver: str | None) -> Vote:
+        return Vote(by=name, via="process", at=now, is_approval=True, on_behalf_of=giver)
+
+    def fills(giver: str | None) -> bool:
+        return replace(asked, votes=(*asked.votes, vote_for(giver))).lacking < asked.lacking
 
     def is_in_vain(one: Delegation) -> bool:
-        vote = Vote(by=name, via="process", at=now, is_approval=True, on_behalf_of=one.giver)
-        refusal = why_not_they(approval, vote, "person")
+        refusal = why_not_they(approval, vote_for(one.giver), "person")
         return refusal is not None and refusal.code in ("voted_already", "self_approval")
 
+    may_themselves = is_entitled(approval, name)
+    if may_themselves and (not is_approval or fills(None)):
+        return None
     fitting = [one for one in delegations if one.covers(name, now) and is_entitled(approval, one.giver)]
+    filling = next((one.id for one in fitting if fills(one.giver)), None)
+    if may_themselves or filling is not None:
+        return filling
     return next((one.id for one in sorted(fitting, key=is_in_vain)), None)

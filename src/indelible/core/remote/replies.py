@@ -2,10 +2,12 @@
 
 A reply is a sheet that is kept aside. It is there before the request is carried out, so a server that dies in between
 leaves it without an answer: then nobody knows whether the request was carried out, and it is not carried out again.
+The ledger itself knows calls again and makes each at most once, so these are asked of it until there is an outcome.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -20,8 +22,25 @@ PATIENCE = timedelta(seconds=60)
 """Is how long a request may be under way before it counts as lost."""
 LONGEST_KEY = 255
 _PLACE_TAG = b"indelible/reply/v1\0"
+_CALLS = re.compile(r"/v1/effects|/v1/tools/.+/calls")
+_UNDONE = frozenset({"asked-too-often", "overloaded"})
+"""Are the problems that come before anything is written: another may come after that, when the answer is read."""
 
 Standing = Literal["under way", "lost", "another request", "answered"]
+
+
+def is_call(path: str) -> bool:
+    """Say whether a request to this path is a call that the ledger knows again, so that it does no harm twice."""
+    return _CALLS.fullmatch(path) is not None
+
+
+def is_final(path: str, status: int, problem: str | None) -> bool:
+    """Say whether this answer, with a problem of this name, is also the answer when the request comes again.
+
+    Of a call only its outcome is: a claim is given once, and an open question or a tool that was away says how the call
+    stood then.
+    """
+    return status == 200 if is_call(path) else problem not in _UNDONE
 
 
 def reply_id(who: str, key: str) -> str:
@@ -51,6 +70,10 @@ class Reply:
     def answered(self, sealed: str) -> Reply:
         """Gives the reply with its answer."""
         return Reply(id=self.id, version=self.version + 1, request=self.request, begun_at=self.begun_at, sealed=sealed)
+
+    def begun_again(self, at: datetime) -> Reply:
+        """Give the reply to the same request, which is carried out anew."""
+        return Reply(id=self.id, version=self.version + 1, request=self.request, begun_at=at)
 
 
 def reply_sheet(reply: Reply) -> Sheet:

@@ -100,8 +100,8 @@ def check_about(telling: Telling, found: Approval, key: str | None) -> None:
         raise Caught("its approval is of another tenant", expected=telling.tenant, found=found.ref.tenant)
     if key is not None and found.ref.key != key:
         raise Caught("its approval has another key than its effect", expected=key, found=found.ref.key)
-    if telling.type == "approval_received" and (found.grant is None) == ("grant" in telling.names):
-        raise Caught("its approval names a grant, and none comes with it; or the other way round")
+    if telling.type == "approval_received" and found.grant is None and "grant" in telling.names:
+        raise Caught("its approval names no grant, and one comes with it")
 
 
 def check_votes(found: Approval) -> None:
@@ -187,8 +187,12 @@ def _unvoted(telling: Telling, before: Approval, found: Approval) -> Approval:
 def _voted(telling: Telling, before: Approval, found: Approval) -> Approval:
     vote = _newest_vote(telling, found, len(before.votes))
     counted = count_vote(before, vote, telling.actor.kind)
-    # What was granted together with it is on a sheet of its own.
-    return replace(counted, grant=found.grant if counted.status == "approved" else counted.grant)
+    if counted.status != "approved":
+        return counted
+    # What was granted together with it is on a sheet of its own. Where nothing was, older ledgers left the name of a
+    # grant whose approval had fallen away.
+    is_new = "grant" in telling.names or found.grant is None
+    return replace(counted, grant=found.grant) if is_new else counted
 
 
 def _newest_vote(telling: Telling, found: Approval, earlier: int) -> Vote:

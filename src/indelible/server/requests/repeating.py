@@ -8,6 +8,7 @@ import json
 import os
 import re
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -21,12 +22,21 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from indelible.core.commands import Keep, Outrun
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.remote.problem_types import PROBLEM_TYPES, PROBLEMS
-from indelible.core.remote.problems import problem_of
-from indelible.core.remote.replies import LONGEST_KEY, Reply, Standing, read_reply, reply_id, reply_sheet
+from indelible.core.remote.replies import (
+    LONGEST_KEY,
+    Reply,
+    Standing,
+    is_call,
+    is_final,
+    read_reply,
+    reply_id,
+    reply_sheet,
+)
 from indelible.engine.running import in_own_thread
-from indelible.errors import IndelibleError
+from indelible.errors import IndelibleError, StoreError
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.asking import Authenticate
+from indelible.server.requests.routing import PROBLEM_JSON
 from indelible.server.signin.sessions import cookie_name
 
 HEADER = b"idempotency-key"
@@ -70,7 +80,7 @@ class Repeating:
             await _send(send, _problem(_told(refused.status_code, "too-large", refused.detail)))
             return
         except IndelibleError as error:
-            await _send(send, _problem(problem_of(error)))
+            await _tell(request, error, receive, send)
             return
         if not 0 < len(key) <= LONGEST_KEY or not key.isascii() or not key.isprintable():
             text = f"Idempotency-Key: 1 to {LONGEST_KEY} printable ASCII characters"
@@ -79,25 +89,37 @@ class Repeating:
         actor = caller.actor.id if caller.actor is not None else ""
         seal = _Seal(request.headers.get("authorization") or request.cookies.get(cookie_name(request), ""))
         fresh = Reply(id=reply_id(actor, key), request=_digest(scope, body, key), begun_at=datetime.now(UTC))
-        there = await self._keep(caller.tenant, fresh)
-        if there is not None:
-            answer = _answer_again(there, fresh, seal)
-            if _path_of(scope) == "/v1/effects" and answer["status"] == 201:
-                # A claim is no answer to keep: a copy of it would enter the handler again. The ledger tells how the
-                # effect stands, and gives the claim again if the request itself brings its token.
-                answer = await _carried_out(self._app, scope, body)
-            await _send(send, answer)
+        try:
+            begun = await self._begin(caller.tenant, fresh, seal, _path_of(scope))
+        except IndelibleError as error:
+            await _tell(request, error, receive, send)
             return
-        work = asyncio.create_task(self._carry_out(scope, body, caller.tenant, fresh, seal))
+        if not isinstance(begun, Reply):
+            await _send(send, begun)
+            return
+        work = asyncio.create_task(self._carry_out(scope, body, caller.tenant, begun, seal))
         self._under_way.add(work)
         work.add_done_callback(self._under_way.discard)
         await _send(send, await asyncio.shield(work))
 
-    async def _carry_out(self, scope: Scope, body: bytes, tenant: str, fresh: Reply, seal: _Seal) -> dict[str, Any]:
+    async def _begin(self, tenant: str, fresh: Reply, seal: _Seal, path: str) -> Reply | dict[str, Any]:
+        """Return the reply of a request that is to be carried out now, else the answer that it gets instead."""
+        there = await self._keep(tenant, fresh)
+        if there is None:
+            return fresh
+        answer = _answer_again(there, fresh, seal, path)
+        if answer is not None:
+            return answer
+        again = there.begun_again(fresh.begun_at)
+        is_ours = await self._keep(tenant, again) is None
+        return again if is_ours else _problem(_told(*_REFUSALS["under way"]))
+
+    async def _carry_out(self, scope: Scope, body: bytes, tenant: str, begun: Reply, seal: _Seal) -> dict[str, Any]:
         """Have a request carried out and keep its answer, also when the server stops before it can be sent."""
         answer = await _carried_out(self._app, scope, body)
-        if answer["status"] < 500:  # what failed here may be tried again
-            await self._keep(tenant, fresh.answered(seal.close(answer)))
+        if answer["status"] < 500 or not is_final(_path_of(scope), answer["status"], _problem_in(answer)):
+            with suppress(StoreError):  # what was carried out is answered, also if the answer cannot be kept
+                await self._keep(tenant, begun.answered(seal.close(answer)))
         return answer
 
     async def close(self) -> None:
@@ -113,6 +135,12 @@ class Repeating:
         if isinstance(answer, Outrun) and answer.sheet is not None and answer.sheet.body is not None:
             return read_reply(answer.sheet)
         return None
+
+
+async def _tell(request: Request, error: IndelibleError, receive: Receive, send: Send) -> None:
+    """Answer with an error as the application does: it says nothing of where the store is."""
+    response = await request.app.exception_handlers[IndelibleError](request, error)
+    await response(request.scope, receive, send)
 
 
 def _key_of(scope: Scope) -> str | None:
@@ -165,15 +193,27 @@ class _Seal:
         return {**found, "body": b64decode(found["body"])}
 
 
-def _answer_again(there: Reply, now: Reply, seal: _Seal) -> dict[str, Any]:
+def _answer_again(there: Reply, now: Reply, seal: _Seal, path: str) -> dict[str, Any] | None:
+    """Return what a request gets that came before; None if it is to be carried out."""
     standing = there.standing(now.request, now.begun_at)
+    if standing == "lost" and is_call(path):
+        return None
     if standing != "answered" or there.sealed is None:
         return _problem(_told(*_REFUSALS[standing]))
     try:
         answer = seal.open(there.sealed)
     except InvalidTag:  # of the same name, and asked with another token or in another session
         return _problem(_told(*_REFUSALS["another request"]))
+    if not is_final(path, answer["status"], _problem_in(answer)):
+        return None
     return {**answer, "headers": [*answer["headers"], [part.decode() for part in REPLAYED]]}
+
+
+def _problem_in(answer: dict[str, Any]) -> str | None:
+    """Return the name of the problem that an answer tells of."""
+    if ["content-type", PROBLEM_JSON] not in answer["headers"]:
+        return None
+    return str(json.loads(answer["body"])["type"]).removeprefix(PROBLEMS)
 
 
 async def _carried_out(app: ASGIApp, scope: Scope, body: bytes) -> dict[str, Any]:

@@ -2113,7 +2113,7 @@ var verifier = (function(exports) {
 		if (!(found.effect === effect && found.run === run && found.tool === tool && found.side_effect === side_effect) || found.status !== STATUS_AFTER$1[type]) throw new Caught("its approval is about something else, or stands otherwise");
 		const [tenant, , ownKey] = found.place;
 		if (tenant !== tenantOf(log) || key !== null && ownKey !== key) throw new Caught("its approval is of another tenant or key");
-		if (type === "approval_received" && found.grant === null === "grant" in commits) throw new Caught("its approval names a grant, and none comes with it; or the other way round");
+		if (type === "approval_received" && found.grant === null && "grant" in commits) throw new Caught("its approval names no grant, and one comes with it");
 	}
 	/** A question that was just asked has no answers, and stands in the place of the one that was asked before. */
 	function checkAsked({ actor }, found, replaces, editors) {
@@ -2146,14 +2146,14 @@ var verifier = (function(exports) {
 	}
 	/** Gives what an approval has to be after an event, given what it was before. */
 	async function follows(event, before, found) {
-		const { type, attempt } = event;
+		const { type, attempt, commits } = event;
 		const next = {
 			...before,
 			version: before.version + 1
 		};
 		if (VOTES.includes(type)) {
 			const counted = await count(before, newestVote(event, found, before.votes.length), event.actor.kind);
-			return counted.status === "approved" ? {
+			return counted.status === "approved" && ("grant" in commits || found.grant === null) ? {
 				...counted,
 				grant: found.grant
 			} : counted;
