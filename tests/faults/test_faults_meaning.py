@@ -272,7 +272,7 @@ def by_an_adapter(ledger: Ledger, words: Any, pay: Any) -> Any:
 def by_a_server(ledger: Ledger, words: Any, pay: Any) -> Any:
     identity = {word: words[word] for word in words.keys() & {"turn", "dedupe", "key", "varies"}}
     served = GatewayTool(name="pay", words={}, identity=identity)
-    treated = {"side_effect": "payment", "wait": False}
+    treated: Any = {"side_effect": "payment", "wait": False}
 
     def called(**args: Any) -> Any:
         return ledger.run(served.call(args, "r", None), lambda effect: pay(**effect.args), **treated)
@@ -313,7 +313,8 @@ def test_53_a_turn_that_a_function_makes_says_which_arguments_may_differ(ledger:
         ledger.tool("charge", **words)(charge)
     with pytest.raises(BadCall):
         FunctionCalls(ledger, {"charge": charge}, run="r", terms={"charge": {"turn": words["turn"]}})
-    for more in ({"varies": ["message"]}, {"varies": []}, {"key": ["order"]}, {"dedupe": "args"}):
+    others: list[Any] = [{"varies": ["message"]}, {"varies": []}, {"key": ["order"]}, {"dedupe": "args"}]
+    for more in others:
         ledger.tool("charge", **(words | more))(charge)
 
 
