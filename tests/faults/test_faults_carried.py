@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,16 @@ import pytest
 
 import indelible
 from indelible import AwaitingApproval, Claimed, Ledger, MayHaveHappened, Succeeded
-from indelible.errors import EffectCompensated, EffectErased, EffectFailed, RunRefused
+from indelible.errors import (
+    ApprovalPending,
+    EffectCompensated,
+    EffectErased,
+    EffectFailed,
+    EffectInDoubt,
+    RunRefused,
+)
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.journal.keys.redaction_key import VARIABLE, RedactionKey
 from indelible.runs import keeping
 from tests.faults.test_faults_handover import PAY, here, name_of, there
@@ -239,3 +249,44 @@ def test_94_a_call_that_began_just_before_the_fence_keeps_its_packet_back_until_
     here.settle(here.effects()[0].id, Succeeded("shipped"), by="ada", evidence="seen")
     go_on(here, there)
     assert there.run(charge(run_id="r1"), Count(), **ORDER) == "shipped"
+
+
+def is_live_verified(ledger: Ledger) -> bool:
+    ledger.seal()
+    evidence = LiveEvidence(ledger._engine.store, "acme")
+    return verify(evidence, [key_of(ledger)], up_to_head=True).verdict == "verified"
+
+
+def test_94_a_call_in_doubt_keeps_the_time_it_was_opened_at(two: Two, tmp_path: Path) -> None:
+    """A probe that lists what the provider did since then would not find it, and the call would be made again."""
+    here, there = two()
+    here.start_run("r1", agent="scout")
+    doubted(here, **PAY)
+    go_on(here, there)
+    asked: list[datetime] = []
+    with pytest.raises(EffectInDoubt):
+        there.run(charge(run_id="r1"), Count(), reconcile=lambda effect: asked.append(effect.created_at), **PAY)
+    (opened,) = here.effects()
+    assert [opened.created_at - at < timedelta(milliseconds=1) for at in asked] == [True]
+    assert asked[0] <= opened.created_at
+    assert is_live_verified(there)
+
+
+@pytest.mark.parametrize("on_crash", ["hold", "retry"])
+def test_94_a_call_that_took_a_permission_takes_one_where_the_run_goes_on(two: Two, on_crash: Any) -> None:
+    here, there = two()
+    here.start_run("r1", agent="scout")
+    words: dict[str, Any] = {"on_crash": on_crash, "wait": False, **PAY}
+    question = here.begin(charge(run_id="r1"), approval="required", **words)
+    assert isinstance(question, AwaitingApproval)
+    here.approve(question.approval, digest=question.approval.digest, by="ada")
+    doubted(here, approval="required", **words)
+    go_on(here, there)
+    handler = Count()
+    with pytest.raises(EffectInDoubt):
+        there.run(charge(run_id="r1"), handler, **words)
+    there.retry(there.effects()[0], by="bob", reason="not at the bank")
+    with pytest.raises(ApprovalPending):
+        there.run(charge(run_id="r1"), handler, **words)
+    assert handler.entries == 0
+    assert is_live_verified(there)

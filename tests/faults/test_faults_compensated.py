@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indelible import AwaitingApproval, MayHaveHappened, Refused, ToolCall
-from indelible.errors import BadCall, EffectCompensated
+from indelible import AwaitingApproval, Ledger, MayHaveHappened, Refused, ToolCall
+from indelible.errors import BadCall, EffectCompensated, IndelibleError
 from indelible.integrations.telling import heard_of
+from tests.scenarios.fixtures import keys
 from tests.scenarios.hands import begun, inside, started
 from tests.scenarios.shells import Count, Driver, Shell, charge, in_thread
 
+__all__ = ["keys"]
 BUY: dict[str, Any] = {"run_id": "r1", "tool": "buy", "args": {"n": 1}}
 
 
@@ -160,3 +163,109 @@ def test_96_another_process_learns_of_it_within_the_time_in_which_rules_are_look
     other.engine.judging.forget()
     with pytest.raises(EffectCompensated):
         other.run(ToolCall(**BUY), Count(), side_effect="payment")
+
+
+def test_96_a_call_with_a_large_result_is_made_good_and_so_is_what_is_older(ledger: Driver) -> None:
+    undone: list[Any] = []
+
+    @ledger.tool(side_effect="payment", compensate=lambda effect: undone.append(effect.args["n"]))
+    def buy(n: int) -> str:
+        return "x" * (1_200_000 if n == 2 else 1)
+
+    inside(ledger, lambda run: [ledger.call(buy, n) for n in (1, 2)])
+    assert [one.status for one in ledger.compensate("r1")] == ["done", "done"]
+    assert [one.status for one in ledger.compensate("r1")] == ["nothing_to_do", "nothing_to_do"]
+    assert undone == [2, 1]
+
+
+def test_96_a_compensation_that_cannot_be_prepared_does_not_keep_the_others_back(
+    ledger: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @ledger.tool(side_effect="payment", compensate=lambda effect: effect.args["n"])
+    def buy(n: int) -> str:
+        return "ch"
+
+    inside(ledger, lambda run: [ledger.call(buy, n) for n in (1, 2)])
+    prepare = type(ledger.ledger)._prepare
+    refused: list[Any] = []
+
+    def refuses_once(desk: Any, call: Any, words: Any = None, **more: Any) -> Any:
+        if not refused:
+            refused.append(call)
+            raise BadCall("too large")
+        return prepare(desk, call, words, **more)
+
+    monkeypatch.setattr(type(ledger.ledger), "_prepare", refuses_once)
+    assert [one.status for one in ledger.compensate("r1")] == ["failed", "done"]
+
+
+@pytest.mark.parametrize("encrypt", [False, True])
+def test_95_erasing_a_person_erases_what_a_compensation_of_their_call_keeps_and_gave(
+    place: dict[str, Any], keys: Path, encrypt: bool
+) -> None:
+    with Ledger.open(**{**place, "encrypt": encrypt, "redact": ["args.customer"]}) as ledger:
+
+        @ledger.tool(side_effect="payment", subject="args.customer", compensate=lambda effect: "refunded to Ada")
+        def charge(customer: str, iban: str) -> dict[str, str]:
+            return {"name": "Ada"}
+
+        with ledger.start_run("r1", agent="scout"):
+            charge("customer-7", "DE02")
+        assert [one.status for one in ledger.compensate("r1")] == ["done"]
+        undone, made = ledger.effects(run_id="r1")
+        assert undone.args == {"effect": made.id}
+        ledger.erase(subject="customer-7", by="ana", reason="asked for")
+        assert [(one.are_args_erased, one.is_detail_erased) for one in ledger.effects(run_id="r1")] == [
+            (True, True)
+        ] * 2
+        assert [one.status for one in ledger.compensate("r1")] == ["nothing_to_do"]
+
+
+def test_95_a_tools_redaction_holds_for_its_compensation(ledger: Driver) -> None:
+    card = "4111 1111 1111 1111"
+
+    def undo(effect: Any) -> Any:
+        return {"ssn": "123-45-6789", "text": f"refunded to {card}"}
+
+    @ledger.tool(side_effect="payment", redact=["card", "result.ssn"], compensate=undo)
+    def buy(n: int) -> str:
+        return "ch"
+
+    inside(ledger, lambda run: ledger.call(buy, 1))
+    ledger.compensate("r1")
+    (undone,) = ledger.effects(tool="buy.compensate")
+    assert card not in str(undone.detail)
+    assert "123-45-6789" not in str(undone.detail)
+
+
+def test_38_what_a_compensation_runs_with_cannot_be_edited(ledger: Driver) -> None:
+    undone: list[Any] = []
+    shop(ledger, lambda effect: undone.append(effect.args["n"]))
+    ledger.apply_policy(
+        {"rules": [{"name": "asks", "match": {"tool": "*.compensate"}, "then": "ask"}], "defaults": "allow"}, by="ada"
+    )
+    assert [one.status for one in ledger.compensate("r1")] == ["waiting"]
+    (asked,) = ledger.approvals(status="pending")
+    (recorded,) = [effect.args for effect in ledger.effects(run_id="r1") if effect.id == asked.effect_id]
+    for edit in ({"effect": "eff_other"}, {"amount": 5}):
+        with pytest.raises(IndelibleError):
+            ledger.edit_approval(asked, {**recorded, **edit}, digest=asked.digest, by="bob", reason="another")
+    ledger.approve(asked, digest=asked.digest, by="bob")
+    assert [one.status for one in ledger.compensate("r1")] == ["done"]
+    assert undone == [1]
+
+
+@pytest.mark.parametrize("by", ["the ledger", "a call"])
+def test_96_what_makes_good_may_be_said_by_the_ledger_or_by_a_call_of_a_tool_that_is_not_registered(
+    shell: Shell, by: str
+) -> None:
+    undone: list[str] = []
+    words: dict[str, Any] = {"compensate": lambda effect: undone.append(effect.tool)}
+    ledger = shell.open(**(words if by == "the ledger" else {}))
+    started(ledger).release()
+    calls = [charge(run_id="r1"), charge(run_id="r1", tool="look")]
+    for call, side_effect in zip(calls, ("payment", "read"), strict=True):
+        more = words if by == "a call" and side_effect == "payment" else {}
+        ledger.run(call, Count(), side_effect=side_effect, **more)
+    assert [(one.effect.tool, one.status) for one in ledger.compensate("r1")] == [("charge", "done")]
+    assert undone == ["charge"]

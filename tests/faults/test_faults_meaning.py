@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from indelible import (
 )
 from indelible.errors import (
     ApprovalPending,
+    BadCall,
     BudgetExceeded,
     EffectFailed,
     EffectInDoubt,
@@ -35,6 +38,8 @@ from indelible.errors import (
     LeaseLost,
     ResourceBusy,
 )
+from indelible.integrations.function_calls import FunctionCalls
+from indelible.server.gateway_tools import GatewayTool
 from tests.journal.exported import key_of
 from tests.waiting import eventually
 
@@ -248,6 +253,69 @@ def test_53_every_turn_before_counts_and_not_only_the_first(ledger: Ledger) -> N
         with pytest.raises((EffectInDoubt, EffectFailed)):
             called("2", turn)
     assert len(provider.charged) == 4
+
+
+def by_the_tool(ledger: Ledger, words: Any, pay: Any) -> Any:
+    return ledger.tool("pay", **words)(pay)
+
+
+def by_hand(ledger: Ledger, words: Any, pay: Any) -> Any:
+    tool = ledger.tool("pay", **words)(pay)
+    return lambda **args: ledger.run(ToolCall(tool="pay", args=args), tool.handler)
+
+
+def by_an_adapter(ledger: Ledger, words: Any, pay: Any) -> Any:
+    calls = FunctionCalls(ledger, {"pay": pay}, run="r", terms={"pay": words})
+    return lambda **args: calls.answer([{"id": "c1", "function": {"name": "pay", "arguments": json.dumps(args)}}])
+
+
+def by_a_server(ledger: Ledger, words: Any, pay: Any) -> Any:
+    identity = {word: words[word] for word in words.keys() & {"turn", "dedupe", "key", "varies"}}
+    served = GatewayTool(name="pay", words={}, identity=identity)
+    treated: Any = {"side_effect": "payment", "wait": False}
+
+    def called(**args: Any) -> Any:
+        return ledger.run(served.call(args, "r", None), lambda effect: pay(**effect.args), **treated)
+
+    return called
+
+
+@pytest.mark.parametrize("more", [{}, {"key": ["order"]}, {"varies": ["message"]}], ids=str)
+@pytest.mark.parametrize("door", [by_the_tool, by_hand, by_an_adapter, by_a_server])
+def test_53_an_argument_that_names_the_turn_does_not_tell_the_call_from_another(
+    ledger: Ledger, door: Any, more: Any
+) -> None:
+    provider = Provider(None, OSError("cut"))
+
+    def pay(order: str, message: str) -> Any:
+        return provider.charge(order)
+
+    called = door(
+        ledger, {"side_effect": "payment", "dedupe": "turn", "turn": "args.message", "wait": False, **more}, pay
+    )
+    found: list[list[str]] = []
+    with ledger.in_run("r"):
+        for order, message in (("1", "m1"), ("1", "m1"), ("1", "m2"), ("2", "m1"), ("2", "m2")):
+            with suppress(ApprovalPending, EffectInDoubt, OSError):
+                called(order=order, message=message)
+            found.append(sorted(effect.status for effect in ledger.effects()))
+    asked = ["requires_approval", "succeeded"]
+    assert found == [["succeeded"], ["succeeded"], asked, ["in_doubt", *asked], ["in_doubt", *asked]]
+    assert len(provider.charged) == 2
+
+
+def test_53_a_turn_that_a_function_makes_says_which_arguments_may_differ(ledger: Ledger) -> None:
+    def charge(order: str, message: str) -> None:
+        raise NotImplementedError
+
+    words: Any = {"dedupe": "turn", "turn": lambda args: args["message"]}
+    with pytest.raises(BadCall):
+        ledger.tool("charge", **words)(charge)
+    with pytest.raises(BadCall):
+        FunctionCalls(ledger, {"charge": charge}, run="r", terms={"charge": {"turn": words["turn"]}})
+    others: list[Any] = [{"varies": ["message"]}, {"varies": []}, {"key": ["order"]}, {"dedupe": "args"}]
+    for more in others:
+        ledger.tool("charge", **(words | more))(charge)
 
 
 def test_37_an_attempt_that_was_never_entered_leaves_the_doubt_of_the_one_before(

@@ -79,6 +79,11 @@ class Batch:
         return not self.events and not self.sheets
 
     @property
+    def has_sheets(self) -> bool:
+        """Are there sheets to write, or effects with a permission, which come with sheets or from another ledger?"""
+        return bool(self.sheets) or any(effect.permission_id is not None for effect in self.opened.values())
+
+    @property
     def is_stopped(self) -> bool:
         """Return whether an answer rests on a stop, or on there being none, that no write compares.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime
-from typing import assert_never
+from typing import Any, assert_never
 
 from indelible.core.approvals.approval import ended, handed_back
 from indelible.core.approvals.asking import about_approval
@@ -66,9 +66,10 @@ from indelible.core.effects.claiming import (
     tries_again,
 )
 from indelible.core.effects.compensations import compensated_ref, is_compensation, noting
-from indelible.core.effects.effect import Claim, Effect, hash_of
+from indelible.core.effects.effect import ELSEWHERE, Claim, Effect, hash_of
 from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
+from indelible.core.events import instant
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
@@ -77,7 +78,7 @@ from indelible.core.runs.commands import EndRun, SealCheckpoint, StartRun, TakeR
 from indelible.core.runs.driving import about_run, sheets_of_run, why_fenced, why_no_call
 from indelible.core.runs.run import driver_ref, fence_ref, limit_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
-from indelible.core.values.canonical import encode
+from indelible.core.values.canonical import decode, encode
 
 _LEASE_RAN_OUT = b'"the lease ran out"'
 # No move leads on from these, not even one of the same batch.
@@ -289,13 +290,21 @@ def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
         doubted=None,
         opened_seq=seq,
         detail_seq=None if adopted.detail_json is None else seq,
-        created_at=command.stamp.at,
+        created_at=min(adopted.created_at, command.stamp.at),
         updated_at=command.stamp.at,
+        permission_id=None if adopted.permission_id is None else ELSEWHERE,
     )
-    committed = {"args": taken.args_json, "key": bytes.fromhex(taken.key), "origin": command.origin_json}
+    committed = {"args": taken.args_json, "key": bytes.fromhex(taken.key), "origin": _origin(command, taken)}
     committed[{"succeeded": "result", "failed": "error"}.get(taken.status, "reason")] = taken.detail_json
     told = {name: value for name, value in committed.items() if value is not None}
     return Step(Moved(taken), (Change(taken, "tool_call_adopted", told),))
+
+
+def _origin(command: Adopt, taken: Effect) -> bytes:
+    """Return where an effect comes from, with what its row keeps: when it was opened, and if it was asked about."""
+    said: Any = decode(command.origin_json)
+    kept = {"opened_at": instant(taken.created_at), "was_asked": taken.permission_id is not None}
+    return encode({**said, **kept}, root="origin")
 
 
 def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets, beside: Effect | None) -> Step:

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from indelible.core.approvals.approval import Approval
 from indelible.core.approvals.edits import holds_mark
 from indelible.core.effects.calls import (
+    COMPENSATION,
     DEFAULT_TENANT,
+    HARMLESS,
     MODEL_TURN,
     CompensatingCall,
     Handling,
@@ -23,6 +25,7 @@ from indelible.core.effects.calls import (
     check_tool_name,
     placed,
 )
+from indelible.core.effects.compensations import is_compensation
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
 from indelible.core.effects.requests import Prepared
@@ -95,6 +98,7 @@ class Preparing:
         self._runs: RunsDesk | None = None
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
+        self._compensations_said: dict[str, Callable[[Effect], Any]] = {}
         self.tenant = tenant
 
     def _register(self, tool: Tool[Any, Any]) -> None:
@@ -105,7 +109,8 @@ class Preparing:
             # The record cannot tell them apart, so what one of them demands holds for both.
             tool.options = merged(known.options, tool.options, None, tool.name)
         self._tools[tool.name] = tool
-        self._usual_handling.pop(tool.name, None)
+        for name in (tool.name, tool.name + COMPENSATION):
+            self._usual_handling.pop(name, None)
 
     def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
         """Return how a call is treated: what it, its tool and the ledger demand, each of them."""
@@ -116,12 +121,28 @@ class Preparing:
         options = None if tool is None else tool.options
         # What is demanded of every tool call is not demanded of our own records.
         ledger = replace(self._options, approval=None) if tool_name == MODEL_TURN else self._options
+        if is_compensation(tool_name):  # its results are kept as its tool's are; it is about whom its effect is about
+            redact = self._handling(tool_name.removesuffix(COMPENSATION), None).redact
+            ledger = replace(ledger, redact=redact, subject=None)
         if words:
             return handling_for(ledger, options, Options(**words), tool_name)
         usual = handling_for(ledger, options, None, tool_name)
         if len(self._usual_handling) < _MOST_REMEMBERED:
             self._usual_handling[tool_name] = usual
         return usual
+
+    def _compensation_of(self, effect: Effect) -> Callable[[Effect], Any] | None:
+        """Return what makes an effect good: as its tool says, or a call of it in this process, or the ledger."""
+        tool = self._tools.get(effect.tool)
+        said = self._compensations_said.get(effect.tool) if tool is None else tool.options.compensate
+        if said is not None or effect.side_effect in HARMLESS:
+            return said
+        return self._options.compensate
+
+    def _recorded_subject(self, effect: Effect) -> bytes | None:
+        """Return the mark of the person whom an effect is about, as it is recorded; None if about no person."""
+        told = self._engine.store.payloads(self.tenant, effect.run_id, [effect.opened_seq])
+        return next((payload.value for payload in told if payload.field == "subject"), None)
 
     def _lease(self, words: OptionWords) -> timedelta:
         return handling_for(self._options, None, Options(**words), "heartbeat").lease
@@ -140,6 +161,8 @@ class Preparing:
         if tool is not None:
             call = tool.completed(call)
         handling = self._handling(call.tool, words)
+        if words and (compensate := words.get("compensate")) is not None:
+            self._compensations_said[call.tool] = compensate
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
         is_alone = False
@@ -260,7 +283,7 @@ class Preparing:
 
 def _check_unmarked(call: ToolCall, args_json: bytes) -> None:
     """Refuse a call with marks among its arguments: its tool would run with them, not with what they stand for."""
-    if isinstance(call, ModelTurn | CompensatingCall) or b"redacted" not in args_json:
+    if isinstance(call, ModelTurn) or b"redacted" not in args_json:
         return
     if holds_mark(decode(args_json)):
         raise BadCall(

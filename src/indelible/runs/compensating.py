@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.core.effects import walk
 from indelible.core.effects.calls import COMPENSATION, HARMLESS, CompensatingCall, OptionWords, ToolCall
-from indelible.core.effects.compensations import KEY_FIELD, is_compensation
+from indelible.core.effects.compensations import KEY_FIELD, compensation_ref, is_compensation
 from indelible.core.effects.effect import Effect
+from indelible.core.effects.from_arguments import ALL
 from indelible.core.effects.requests import Prepared, Raised, Recall, Request
 from indelible.engine.running import Compensated, CompensationStatus
-from indelible.errors import ApprovalPending, EffectInDoubt, IndelibleError, StillRunning, StoreError
+from indelible.errors import ApprovalPending, EffectErased, EffectInDoubt, IndelibleError, StillRunning, StoreError
 
 if TYPE_CHECKING:
     from indelible.engine.desk import Desk
@@ -31,20 +32,17 @@ class Compensation:
 def compensations_of(desk: Desk, effects: Iterator[Effect]) -> Iterator[Compensation]:
     """Gives what would make these effects good; those that changed nothing outside, or failed, need nothing."""
     for effect in effects:
-        tool = desk._tools.get(effect.tool)
-        compensate = None if tool is None else tool.options.compensate
+        compensate = desk._compensation_of(effect)
         is_needed = compensate is not None or effect.side_effect not in HARMLESS
         if effect.status != "succeeded" or not is_needed or is_compensation(effect.tool):
             continue
+        # The handler gets the effect itself. A copy of its arguments would stay when they are erased.
         call = CompensatingCall(
             tool=effect.tool + COMPENSATION,
-            args={
-                "args": None if effect.are_args_erased else effect.args,
-                KEY_FIELD: effect.id,
-                "result": None if effect.is_detail_erased else effect.detail,
-            },
+            args={KEY_FIELD: effect.id},
             run_id=effect.run_id,
             key=[KEY_FIELD],
+            derived_from=[ALL],
         )
         yield Compensation(effect, call, None if compensate is None else _handler(compensate, effect))
 
@@ -61,14 +59,18 @@ def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compe
     if one.handler is None:
         return Compensated(one.effect, "undeclared")
     words: OptionWords = {"side_effect": one.effect.side_effect}
-    prepared = replace(desk._prepare(one.call, words), driver_token=None)
-    ref = prepared.identity.ref
+    ref = compensation_ref(one.effect)
     before: Effect | None = yield Recall(ref)
+    was_done = before is not None and before.status == "succeeded"
     try:
+        subject = desk._recorded_subject(one.effect)
+        prepared = replace(desk._prepare(one.call, words), driver_token=None, subject_json=subject)
         value = yield from _walked(desk, prepared)
     except StoreError:
         raise
     except IndelibleError as error:
+        if was_done and isinstance(error, EffectErased):
+            return Compensated(one.effect, "nothing_to_do")
         return Compensated(one.effect, _status_after(error), error=error)
     if isinstance(value, Raised):
         if value.is_interruption or not isinstance(value.error, Exception):
@@ -76,7 +78,6 @@ def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compe
         after: Effect | None = yield Recall(ref)
         is_in_doubt = after is not None and after.status == "in_doubt"
         return Compensated(one.effect, "in_doubt" if is_in_doubt else "failed", error=value.error)
-    was_done = before is not None and before.status == "succeeded"
     return Compensated(one.effect, "nothing_to_do" if was_done else "done", value)
 
 

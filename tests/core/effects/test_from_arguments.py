@@ -64,7 +64,9 @@ def test_the_words_of_a_call_are_those_of_its_tool_for_its_arguments() -> None:
     derived = {"derived_from": ("shop", "order.id")}
     assert identity_of(words, ARGS, "pay") == {"scope": "berlin", "resource": ORDER, "dedupe": "args", **derived}
     made = identity_of({"turn": lambda args: "m1", "key": ["shop"]}, ARGS, "pay")
-    assert made == {"turn": "m1", "key": ["shop"], "derived_from": (ALL,)}
+    assert made == {"turn": "m1", "turn_from": None, "key": ["shop"], "derived_from": (ALL,)}
+    made = identity_of({"turn": "args.order.id"}, ARGS, "pay")
+    assert made == {"turn": "7", "turn_from": "order.id", "derived_from": ("order.id",)}
     assert identity_of({}, ARGS, "pay") == {}
 
 
@@ -86,7 +88,19 @@ def test_it_is_known_whether_words_depend_on_the_arguments(words: Any, depends: 
     assert paths_in(words) == paths
 
 
-@pytest.mark.parametrize("words", [{}, {"scope": None}, {"scope": len, "turn": "args.m", "resource": TABLE}])
+@pytest.mark.parametrize(
+    "words",
+    [
+        {},
+        {"scope": None},
+        {"scope": len, "turn": "args.m", "resource": TABLE},
+        {"turn": len, "varies": []},
+        {"turn": len, "key": ["shop"]},
+        {"turn": len, "resource": TABLE},
+        {"turn": len, "dedupe": "args"},
+    ],
+    ids=str,
+)
 def test_words_that_may_fit_are_taken(words: Any) -> None:
     check_words("pay", words)
 
@@ -96,6 +110,8 @@ def test_words_that_may_fit_are_taken(words: Any) -> None:
     [
         {"scope": 5},
         {"turn": ["m"]},
+        {"turn": len},
+        {"turn": len, "dedupe": "turn"},
         {"resource": "order"},
         {"resource": {"id": "1"}},
         {"resource": {**TABLE, "id": 7}},

@@ -29,7 +29,7 @@ from indelible.core.effects.binding import bound
 from indelible.core.effects.calls import Idempotent, Options, Resource, ToolCall, handling_of
 from indelible.core.effects.claiming import has_other_injected
 from indelible.core.effects.effect import Effect
-from indelible.core.effects.identity import RESOURCE_TAG, differing, hashed, identify, resource_name, without
+from indelible.core.effects.identity import RESOURCE_TAG, differing, hashed, identify, naming_of, resource_name, without
 from indelible.core.effects.refusing import key_reused
 from indelible.core.policy.budgets import read_charges
 from indelible.core.policy.said_verdicts import charging_themselves
@@ -303,6 +303,33 @@ def test_a_tool_may_refuse_repeats() -> None:
     assert isinstance(error, RepeatRefused)
     assert error.effect is before
     assert getattr(error.outcome, "value", None) == 7
+
+
+def from_argument(message: str, **words: Any) -> ToolCall:
+    told: Any = {"dedupe": "turn", "turn": message, "turn_from": "at.message", **words}
+    return called(args={"order": "1", "at": {"message": message, "shop": "a"}}, **told)
+
+
+@pytest.mark.parametrize(
+    ("words", "are_same"),
+    [
+        ({}, True),
+        ({"key": ["order"]}, True),
+        ({"key": ["at.shop"]}, True),
+        ({"varies": ["at.message"]}, True),
+        ({"resource": Resource(namespace="shop", type="order", id="1")}, True),
+        ({"key": ["at"]}, False),
+        ({"key": ["at.message"]}, False),
+        ({"dedupe": "args"}, False),
+    ],
+    ids=str,
+)
+def test_53_the_argument_that_names_the_turn_tells_no_calls_apart(words: Any, are_same: bool) -> None:
+    one, other = from_argument("m1", **words), from_argument("m2", **words)
+    assert (said(one) == said(other)) is are_same
+    assert said(one) != said(from_argument("m1", **words, tool="refund"))
+    found, naming = identify(one, "t"), naming_of(one)
+    assert naming.key(found.ref, "pay", found.args_json) in (None, found.ref.key)
 
 
 # Words that vary

@@ -5,13 +5,15 @@ from __future__ import annotations
 import copy
 import json
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from indelible.core.commands import Adopt, AwaitingApproval, Claimed, Finish, Illegal, Moved, Open, Replayed
-from indelible.core.effects.effect import Effect
+from indelible.core.commands import Adopt, AwaitingApproval, Claimed, Finish, Illegal, InDoubt, Moved, Open, Replayed
+from indelible.core.effects.effect import ELSEWHERE, Effect
 from indelible.core.effects.identity import Ref
+from indelible.core.events import instant
 from indelible.core.runs.resuming import (
     PACKET_KIND,
     Packet,
@@ -143,9 +145,9 @@ EFFECTS = [
 ]
 
 
-def packet() -> Packet:
+def packet(*effects: Effect) -> Packet:
     world, _ = worked()
-    return packet_of(context(world), "default", EFFECTS, "evt_1")
+    return packet_of(context(world), "default", effects or EFFECTS, "evt_1")
 
 
 def test_a_packet_is_one_json_object_that_comes_back() -> None:
@@ -228,6 +230,22 @@ def test_an_effect_is_taken_over_as_it_is(status: str) -> None:
     assert world.types("run-1") == ["tool_call_adopted"]
     assert adopted(world, effect(status)).effect == answer.effect, "taken over before"
     assert len(world.types("run-1")) == 1
+
+
+def test_94_an_effect_that_is_taken_over_keeps_when_it_was_opened_and_that_it_took_a_permission() -> None:
+    world = World()
+    asked = effect(
+        "in_doubt", digest=DIGEST, on_crash="retry", created_at=NOON - timedelta(days=2), permission_id="apr_1"
+    )
+    taken = adopted(world, asked).effect
+    assert (taken.created_at, taken.permission_id, taken.approval_id) == (NOON - timedelta(days=2), ELSEWHERE, None)
+    (origin,) = [decode(payload.value) for payload in world.payloads if payload.field == "origin"]
+    assert origin == {"ledger": "other", "opened_at": instant(taken.created_at), "was_asked": True}
+    assert isinstance(world.one(open_command(stamp=world.stamp(), on_crash="retry")), InDoubt)
+    later = adopted(World(), effect("in_doubt", created_at=NOON + timedelta(days=900))).effect
+    assert later.created_at == later.updated_at
+    carried = read_packet(packet(asked).content, NOON).effects[0]
+    assert (carried.created_at, carried.permission_id) == (NOON - timedelta(days=2), ELSEWHERE)
 
 
 def test_what_was_taken_over_is_not_done_again() -> None:

@@ -99,6 +99,8 @@ class ToolCall:
     injected: Sequence[str] = ()
     derived_from: Sequence[str] = ()
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
+    turn_from: str | None = None
+    """The dotted path of the argument that `turn` is, if it is one: it says when the call is made, and not which."""
 
     def __post_init__(self) -> None:
         if not is_tool_name(self.tool):

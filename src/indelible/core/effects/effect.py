@@ -86,6 +86,8 @@ class Actor:
 
 GRANT_MARK = "grant:"
 """Stands before the id of a grant where the id of an approval could stand."""
+ELSEWHERE = f"{GRANT_MARK}elsewhere"
+"""Stands for a permission that another ledger has: it allows nothing here, but the call takes one ever after."""
 
 
 def approval_named(permission_id: str | None) -> str | None:

@@ -38,6 +38,8 @@ def identity_of(words: Mapping[str, Any], args: Mapping[str, Any], tool: str) ->
     made_of = _derived_from(words)
     if made_of:
         found["derived_from"] = made_of
+    if "turn" in found:
+        found["turn_from"] = next(iter(path for path in derived_from(found["turn"]) if path != ALL), None)
     for word in found.keys() & {"scope", "turn"}:
         found[word] = text_of(found[word], args, f"{tool}: {word}")
     if "resource" in found:
@@ -69,10 +71,21 @@ def check_words(tool: str, words: Mapping[str, Any]) -> None:
         said = fixed.pop(word)
         if not isinstance(said, str) and not callable(said):
             raise BadCall(f"{tool}: {word} is a text such as 'orders' or 'args.customer_id', or a function")
+        if word == "turn" and callable(said) and words.get("dedupe") in (None, "turn"):
+            _check_told_apart(tool, words)
     if "resource" in fixed:
         check_resource(f"{tool}: resource", fixed["resource"])
         fixed["resource"] = Resource(namespace="n", type="t", id="i")
     ToolCall(tool=tool, call_id="checked", **fixed)
+
+
+def _check_told_apart(tool: str, words: Mapping[str, Any]) -> None:
+    """Raise `BadCall` if the turn may be made of arguments that identify the call: each turn would make another one."""
+    if all(words.get(word) is None for word in ("key", "resource", "varies")):
+        raise BadCall(
+            f"{tool}: turn is a function, which may read arguments that are part of the call's identity, so that each "
+            "turn would make another call; name those that it reads in varies ([] if it reads none), or name key fields"
+        )
 
 
 def paths_in(words: IdentityWords) -> list[str]:

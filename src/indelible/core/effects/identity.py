@@ -85,7 +85,7 @@ def naming_of(call: ToolCall, kept: Sequence[str] = (), environment: str = "") -
     """
     return Naming(
         fields=None if call.key is None else tuple(call.key),
-        varies=(*call.varies, *call.injected),
+        varies=_varying(call),
         added_json=encode(call.added) if call.added else b"{}",
         call=_occurrence(call),
         is_fixed=call.resource is not None or call.adopted_key is not None,
@@ -127,7 +127,7 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     if args_json is None:
         args_json = encode(call.args, root="args", max_bytes=max_bytes, is_whole=True)
     scope = call.run if call.scope is None else call.scope
-    varies = (*call.varies, *call.injected)
+    varies = _varying(call)
     omitted = _omitted(varies, call.added, args_json) if varies or call.added else ()
     said = without(args_json, omitted)
     if call.resource is not None:
@@ -147,6 +147,17 @@ def _occurrence(call: ToolCall) -> tuple[str, ...]:
     if call.dedupe != "call" or call.call_id is None:
         return ()
     return (call.call_id,) if call.turn is None else (call.call_id, call.turn)
+
+
+def _varying(call: ToolCall) -> tuple[str, ...]:
+    """Name the arguments whose values may differ in one call: with `dedupe="turn"`, also the one that names the turn.
+
+    What `key` names identifies the call, even so.
+    """
+    turn = call.turn_from if call.dedupe == "turn" else None
+    if turn is None or any(f"{turn}.".startswith(f"{path}.") for path in call.key or ()):
+        return (*call.varies, *call.injected)
+    return tuple(dict.fromkeys((*call.varies, *call.injected, turn)))
 
 
 def _omitted(varies: Sequence[str], added: Mapping[str, Any], args_json: bytes) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from indelible.core.approvals.approval import Approval
 from indelible.core.effects.calls import check_name
-from indelible.core.effects.effect import Effect, Status
+from indelible.core.effects.effect import ELSEWHERE, Effect, Status
 from indelible.core.events import instant
 from indelible.core.privacy.redaction import may_have_marks
 from indelible.core.runs.following import Artifact, EffectLine, RunEvent, RunStory
@@ -303,6 +303,8 @@ def _effect_content(effect: Effect) -> dict[str, Any]:
         "digest": effect.digest,
         "status": effect.status,
         "attempt": effect.attempt,
+        "createdAt": millis(effect.created_at),
+        "asked": effect.permission_id is not None,
         "args": _base64(effect.args_json),
         "detail": _base64(effect.detail_json),
     }
@@ -385,10 +387,11 @@ def _read_effect(tenant: str, run_id: str, told: Mapping[str, Any], now: datetim
         lease_until=None,
         opened_seq=0,
         detail_seq=0,
-        created_at=now,
+        created_at=datetime.fromisoformat(told["createdAt"]),
         updated_at=now,
         args_json=args,
         detail_json=detail,
+        permission_id=ELSEWHERE if told["asked"] else None,
         turn=told.get("turn"),
     )
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import KeysView
 from dataclasses import dataclass
+from typing import Any
 
-from indelible.core.effects.effect import ERASED_TEXT, GRANT_MARK, Effect, doubted_next
+from indelible.core.effects.effect import ELSEWHERE, ERASED_TEXT, GRANT_MARK, Effect, doubted_next
 from indelible.core.events import instant
+from indelible.core.values.canonical import decode
 from indelible.core.verifying.bodies import EffectBody, commits_of, unquoted
-from indelible.core.verifying.moves import STILL
+from indelible.core.verifying.moves import ADOPTED, STILL
 from indelible.core.verifying.sheet_bodies import approval_in, grant_in
 from indelible.journal.evidence.live_sheets import Values
 
@@ -60,6 +62,8 @@ class Told:
             self.doubted = doubted_next(self.status, self.side_effect, self.attempt)
         self.status, self.attempt, self.updated_at = body.status, int(body.attempt), body.at
         self.version += 1
+        if body.type == ADOPTED:
+            self._take_over(body, shown)
         self.detail_seq = None if names.isdisjoint(_DETAILS) else int(body.seq)
         if "args" in names:
             self.opened_seq = int(body.seq)
@@ -69,6 +73,12 @@ class Told:
             self.permission_id = ERASED_TEXT
         elif "grant" in names and self.permission_id is None:
             self.permission_id = f"{GRANT_MARK}{grant_in(shown['grant']).id}" if "grant" in shown else ERASED_TEXT
+
+    def _take_over(self, body: EffectBody, shown: Values) -> None:
+        """Take in what is told of an effect of another ledger; what was erased of that, nobody can compare."""
+        said: Any = decode(shown["origin"]) if "origin" in shown else {"opened_at": ERASED_TEXT, "was_asked": None}
+        self.created_at = said.get("opened_at", body.at)
+        self.permission_id = {True: ELSEWHERE, None: ERASED_TEXT}.get(said.get("was_asked", False))
 
     def _charges_after(self, body: EffectBody, names: KeysView[str], shown: Values) -> tuple[bytes | None, ...]:
         if "charges" in names:
@@ -85,7 +95,7 @@ class Told:
         for name in _COLUMNS:
             told, kept = getattr(self, name), getattr(effect, name)
             kept = instant(kept) if name in ("created_at", "updated_at") else kept
-            if told != kept:
+            if told not in (kept, ERASED_TEXT):
                 return name, str(told), str(kept)
         if self.permission_id not in (ERASED_TEXT, effect.permission_id):
             return "approval_id", str(self.permission_id), str(effect.permission_id)

@@ -150,7 +150,7 @@ def write(
     """
     moment = None if clock is None else wire.timestamptz(clock)
     claim = {"signed": wire.bigint(signed) if signed and batch.needs_signed else None}
-    if batch.sheets:
+    if batch.has_sheets:
         return _write_with_sheets(session, tenant, batch, now, moment, until, claim)
     if len(batch.events) == 1:
         if batch.opened and [payload.field for payload in batch.payloads] == ["args", "key"]:

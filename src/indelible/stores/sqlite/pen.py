@@ -107,7 +107,7 @@ class Pen:
 
     def _write(self, tenant: str, batch: Batch) -> None:
         connection = self._connection
-        if batch.sheets:
+        if batch.has_sheets:
             self._write_with_sheets(tenant, batch)
         else:
             if batch.moved:
