@@ -138,7 +138,7 @@ class Preparing:
             check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:
-            call = tool.completed(call)
+            call = tool.completed(call, words)
         handling = self._handling(call.tool, words)
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
