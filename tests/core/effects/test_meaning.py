@@ -15,16 +15,16 @@ from indelible.core.effects.calls import HARMLESS, Options, SideEffect, handling
 from indelible.core.effects.meaning import DOUBTFUL, KNOWN_REFUSALS, Meaning, meaning_of
 from indelible.errors import (
     BadCall,
-    BudgetExceeded,
+    EffectCanceled,
     EffectDenied,
-    EffectFailed,
     EffectInDoubt,
+    KeyReused,
     MayHaveHappened,
     NothingHappened,
-    PolicyRefused,
     Refused,
     ResultNotRecorded,
     StillRunning,
+    Stopped,
     StoreUnavailable,
 )
 
@@ -60,14 +60,11 @@ def test_an_undeclared_exception_leaves_doubt_where_something_outside_may_have_h
 
 OPEN = [
     *(EffectInDoubt("x"), StillRunning("x"), StoreUnavailable("x"), ResultNotRecorded("x", value=1)),
-    *(about(NothingHappened, "eff_2"), ExceptionGroup("x", [ValueError("y"), BudgetExceeded("z")])),
+    *(about(NothingHappened, "eff_2"), ExceptionGroup("x", [ValueError("y"), Stopped("z")])),
 ]
 ENDED = [
-    EffectFailed("x"),
-    PolicyRefused("x"),
-    EffectDenied("x"),
-    about(Refused, "eff_2"),
-    ExceptionGroup("x", [OSError()]),
+    *(EffectDenied("x"), EffectCanceled("x"), KeyReused("x"), about(Refused, "eff_2")),
+    ExceptionGroup("x", [OSError("y")]),
 ]
 
 
@@ -75,9 +72,7 @@ ENDED = [
 def test_04_what_leaves_an_inner_call_open_settles_no_outer_one(side_effect: SideEffect) -> None:
     for error in OPEN:
         assert meant(error, side_effect=side_effect) == ("nothing" if side_effect in HARMLESS else "in_doubt")
-        assert meant(error, side_effect=side_effect, failed_on=Exception) == "failed", (
-            "what the tool declares comes first"
-        )
+        assert meant(error, side_effect=side_effect, failed_on=Exception) == "failed", "as the tool declares"
     for error in ENDED:
         assert meant(error, side_effect=side_effect) == ("in_doubt" if side_effect in DOUBTFUL else "failed")
 

@@ -11,7 +11,7 @@ nothing happened. The table below is the whole rule; the first line that fits de
 | 4 | `Refused`, `failed_on=`, `refused=` says yes, or a typed refusal of a known SDK | failed |
 | 5 | the tool says `marks_sending=True`, and nothing was sent in this attempt | nothing happened |
 | 6 | payment, external_mutation, notification, delegation | in doubt |
-| 7 | the exception says that a call which the handler made is open: it may happen yet, or may have happened | write: in doubt; none, read: nothing happened |
+| 7 | the exception says that a call which the handler made is open | write: in doubt; none, read: nothing happened |
 | 8 | none, read, write | failed |
 
 Lines 1, 3, 4 and 5 speak of one attempt. Where an earlier one may have happened, `core.steps`
