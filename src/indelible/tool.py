@@ -15,14 +15,15 @@ from indelible.core.effects.binding import bound as bound
 from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
 from indelible.core.effects.calls import IdentityWords as IdentityWords
 from indelible.core.effects.calls import ModelTurn as ModelTurn
-from indelible.core.effects.calls import Options, ToolCall
+from indelible.core.effects.calls import Options, OptionWords, ToolCall
 from indelible.core.effects.calls import check_tool_name as check_tool_name
 from indelible.core.effects.calls import is_tool_name as is_tool_name
 from indelible.core.effects.from_arguments import check_words as check_words
-from indelible.core.effects.from_arguments import depends_on_arguments, paths_in
+from indelible.core.effects.from_arguments import depends_on_arguments
 from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import lasting_text as lasting_text
 from indelible.core.effects.identity import schema_hash
+from indelible.core.effects.places import check_places as check_places
 from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode as encode
 from indelible.core.values.left_out import left_out as left_out
@@ -183,24 +184,30 @@ class Tool(Generic[P, R]):
 
     def _check_identity(self) -> None:
         check_words(self.name, self._identity)
-        for path in (*(self._identity.get("key") or ()), *paths_in(self._identity)):
-            if path.partition(".")[0] not in self._signature.parameters:
-                raise BadCall(f"{self.name}: {path!r} identifies its calls, and is no parameter of the function")
+        check_places(self.name, self._function, self._identity, self.options)
 
     def _identity_of(self, args: Mapping[str, Any]) -> dict[str, Any]:
         return identity_of(self._identity, args, self.name) if self._fixed is None else self._fixed
 
-    def completed(self, call: ToolCall) -> ToolCall:
+    def completed(self, call: ToolCall, words: OptionWords | None = None) -> ToolCall:
         """Return a call of this tool with its arguments as the function reads them, identified as the tool says.
 
         An adapter binds the calls that it makes, and gives them a schema of its own.
 
+        Args:
+            call: The call.
+            words: What its caller says of how it is treated.
+
         Raises:
-            BadCall: The arguments do not fit the function, or the call names another identity than the tool does.
+            BadCall: The arguments do not fit the function, or the call names another identity than the tool does, or
+                a place that the function does not have.
         """
         if call.schema not in ("", self.schema):
             gaps = identified_by(call, self._identity_of(call.args))
             return replace(call, **gaps) if gaps else call
+        said = {word: value for word in ("key", "varies", "added") if (value := getattr(call, word))}
+        if said or words:
+            check_places(self.name, self._function, said, Options(**(words or {})))
         args = self.bound_args(call.args)
         gaps = identified_by(call, self._identity_of(args))
         return replace(call, args=args, schema=self.schema, binds=self.bound_args, **gaps)

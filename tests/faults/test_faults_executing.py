@@ -26,6 +26,7 @@ from indelible import (
     InDoubt,
     InFlight,
     Ledger,
+    NothingHappened,
     Refused,
     Replayed,
     RunningEffect,
@@ -123,6 +124,37 @@ def test_04_a_nested_call_that_replays_a_failure_leaves_the_outer_one_settled_or
     with pytest.raises(EffectFailed, match="declined"):
         ledger.run(charge(tool="outer"), lambda effect: ledger.run(inner, Count()), **options)
     assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": "failed", "outer": status}
+
+
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("read", "ready"), ("none", "ready")])
+@pytest.mark.parametrize(
+    ("left", "raised", "inside"),
+    [(TimeoutError, EffectInDoubt, "in_doubt"), (NothingHappened, NothingHappened, "ready")],
+    ids=["in doubt", "nothing"],
+)
+def test_04_a_nested_call_that_is_open_makes_no_failure_of_the_outer_one(
+    ledger: Driver, side_effect: Any, status: str, left: type[Exception], raised: type[Exception], inside: str
+) -> None:
+    inner = charge(tool="inner")
+    with pytest.raises(left):
+        ledger.run(inner, Count(left("x")))
+    with pytest.raises(raised):
+        ledger.run(charge(tool="outer"), lambda effect: ledger.run(inner, Count(left("x"))), side_effect=side_effect)
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": inside, "outer": status}
+
+
+def test_04_a_read_that_waits_for_a_person_inside_goes_on_when_the_person_has_decided(ledger: Driver) -> None:
+    """The outer call had failed for ever, and the approved payment was never made."""
+    inner, paid = charge(tool="inner"), Count("paid")
+
+    def outer(effect: RunningEffect) -> Any:
+        return ledger.run(inner, paid, approval="required", wait=False)
+
+    with pytest.raises(ApprovalPending) as pending:
+        ledger.run(charge(tool="outer"), outer, side_effect="read")
+    approve(ledger, pending.value.approval)
+    assert ledger.run(charge(tool="outer"), outer, side_effect="read") == "paid"
+    assert paid.entries == 1
 
 
 # 5: what had happened was recorded as failed, because its result could not be stored.

@@ -105,8 +105,8 @@ def test_95_a_subject_of_the_ledger_is_optional_for_each_tool_and_one_of_a_tool_
     def weather(city: str) -> str:
         return "sunny"
 
-    @ledger.tool(side_effect="write", subject="args.patient")
-    def prescribe(drug: str) -> str:
+    @ledger.tool(side_effect="write", subject="args.about.patient")
+    def prescribe(drug: str, **about: str) -> str:
         return drug
 
     @ledger.tool(side_effect="write")

@@ -159,7 +159,7 @@ class Preparing:
             check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:
-            call = tool.completed(call)
+            call = tool.completed(call, words)
         handling = self._handling(call.tool, words)
         if words and (compensate := words.get("compensate")) is not None:
             self._compensations_said[call.tool] = compensate

@@ -16,11 +16,12 @@ from indelible.core.approvals.edits import carried_over
 from indelible.core.commands import Answer, Command
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Claim, Effect
+from indelible.core.effects.identity import with_added
 from indelible.core.effects.request_keys import digest_of_body, is_same_request, shown_address
 from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store, Transaction
 from indelible.core.privacy.redaction import Screen
-from indelible.core.values.canonical import decode, encode
+from indelible.core.values.canonical import decode
 from indelible.errors import AmbiguousRequest, BadCall, LeaseLost, MayHaveHappened
 
 if TYPE_CHECKING:
@@ -174,9 +175,7 @@ class RunningEffect:
         A parameter of `added` that the version which recorded the call did not have is there with its value.
         """
         if self._args is None:
-            recorded = self._effect.args if self._own_args is None else self._own_args
-            later = {name: decode(encode(value)) for name, value in self._added.items() if name not in recorded}
-            self._args = {**recorded, **later} if later else recorded
+            self._args = with_added(self._effect.args if self._own_args is None else self._own_args, self._added)
         return self._args
 
     @contextmanager

@@ -86,6 +86,8 @@ class FunctionCalls:
         }
         self._run = run
         self._terms = Terms(terms, usual)
+        for name, tool in self._tools.items():
+            self._terms.check_function(name, tool)
 
     def answer(self, tool_calls: Iterable[Any] | None, *, turn: str | None = None) -> Answered:
         """Run the calls, those of one answer at once, and return what to tell the model; again returns the same.

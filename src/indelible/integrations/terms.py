@@ -34,6 +34,7 @@ from indelible.tool import (
     IdentityWords,
     Parameters,
     bound,
+    check_places,
     check_tool_name,
     check_words,
     encode,
@@ -197,14 +198,20 @@ class Terms:
 
     def __init__(self, tools: Mapping[str, Mapping[str, Any]] | None, usual: Mapping[str, Any]) -> None:
         self._usual: Mapping[str, Any] = _checked("every_tool", usual)
+        self._said = {name: _checked(name, words) for name, words in (tools or {}).items()}
         self._tools: dict[str, Mapping[str, Any]] = {
-            name: _over(self._usual, _checked(name, words)) for name, words in (tools or {}).items()
+            name: _over(self._usual, words) for name, words in self._said.items()
         }
 
     def extend(self, tool: str, name: str) -> None:
         """Treat `name` as `tool` is treated, unless the terms name it: it is that tool in a namespace."""
         if tool in self._tools:
             self._tools.setdefault(name, self._tools[tool])
+
+    def check_function(self, tool: str, function: Callable[..., Any]) -> None:
+        """Raise `BadCall` if the terms of this tool, not those of every tool, name a place that it does not have."""
+        words = self._said.get(tool, {})
+        check_places(tool, function, words, Options(**{word: words[word] for word in words.keys() & _OPTIONS}))
 
     def options(self, tool: str) -> dict[str, Any]:
         """Gives the words by which a ledger treats a call of this tool."""

@@ -33,6 +33,7 @@ from indelible.core.effects.calls import (
 )
 from indelible.core.effects.from_arguments import check_words, identity_of
 from indelible.core.effects.identity import schema_hash
+from indelible.core.effects.places import check_places
 from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, Misconfigured
@@ -189,12 +190,15 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
         identity = _identity(told)
         check_words(name, identity)
         check_tool_name(name)
+        words = _words(place, told)
+        if function is not None and _tells(function):
+            check_places(name, function, identity, Options(**words), is_read=False)
         return GatewayTool(
             name=name,
             url=_address(place, told["url"]) if "url" in told else None,
             headers=_headers(place, told.get("headers", {}), environment),
             function=function,
-            words=_words(place, told),
+            words=words,
             identity=identity,
             defaults={} if function is None else _defaults(function),
             refused=_statuses("refused", told),
@@ -245,12 +249,19 @@ def _statuses(word: str, told: Mapping[str, Any]) -> frozenset[int]:
     return frozenset(listed)
 
 
+def _tells(function: Callable[..., Any]) -> bool:
+    """Say whether a function names its parameters; some that are written in C do not."""
+    try:
+        return bool(inspect.signature(function))
+    except (TypeError, ValueError):
+        return False
+
+
 def _defaults(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the defaults of a function's parameters: all that apply where a caller names nothing."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):  # it is written in C, and does not say
+    if not _tells(function):
         return {}
+    parameters = inspect.signature(function).parameters.values()
     defaults = {one.name: one.default for one in parameters if one.default is not one.empty}
     unnamed = [one.name for one in parameters if one.name in defaults and one.kind is one.POSITIONAL_ONLY]
     if unnamed:

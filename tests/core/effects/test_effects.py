@@ -121,3 +121,5 @@ def test_44_a_claim_of_an_older_call_has_the_values_of_added() -> None:
     claim = claim_of(effect("processing", args_json=b'{"amount":5}'))
     assert claim.args == {"amount": 5}
     assert replace(claim, added={"currency": "usd", "amount": 9}).args == {"amount": 5, "currency": "usd"}
+    nested = replace(claim, effect=effect("processing", args_json=b'{"order":{"id":1}}'), added={"order.priority": 0})
+    assert nested.args == {"order": {"id": 1, "priority": 0}}

@@ -11,9 +11,22 @@ from typing import Any, get_args
 
 import pytest
 
-from indelible.core.effects.calls import Options, SideEffect, handling_of
+from indelible.core.effects.calls import HARMLESS, Options, SideEffect, handling_of
 from indelible.core.effects.meaning import DOUBTFUL, KNOWN_REFUSALS, Meaning, meaning_of
-from indelible.errors import BadCall, EffectInDoubt, MayHaveHappened, NothingHappened, Refused
+from indelible.errors import (
+    BadCall,
+    EffectCanceled,
+    EffectDenied,
+    EffectInDoubt,
+    KeyReused,
+    MayHaveHappened,
+    NothingHappened,
+    Refused,
+    ResultNotRecorded,
+    StillRunning,
+    Stopped,
+    StoreUnavailable,
+)
 
 EFFECT = "eff_1"
 
@@ -33,7 +46,7 @@ LOST = [
     *(ConnectionResetError("x"), BrokenPipeError("x"), ConnectionRefusedError("x"), TimeoutError("x"), EOFError("x")),
     *(socket.gaierror("x"), http.client.RemoteDisconnected("x"), http.client.IncompleteRead(b"")),
     *(urllib.error.URLError("x"), OSError("x"), KeyError("x"), ValueError("x"), RuntimeError("x")),
-    *(ExceptionGroup("x", [ValueError("y")]), EffectInDoubt("of another"), BadCall("x")),
+    *(ExceptionGroup("x", [ValueError("y")]), BadCall("x")),
 ]
 
 
@@ -43,6 +56,25 @@ def test_an_undeclared_exception_leaves_doubt_where_something_outside_may_have_h
     error: Exception, side_effect: SideEffect
 ) -> None:
     assert meant(error, side_effect=side_effect) == ("in_doubt" if side_effect in DOUBTFUL else "failed")
+
+
+OPEN = [
+    *(EffectInDoubt("x"), StillRunning("x"), StoreUnavailable("x"), ResultNotRecorded("x", value=1)),
+    *(about(NothingHappened, "eff_2"), ExceptionGroup("x", [ValueError("y"), Stopped("z")])),
+]
+ENDED = [
+    *(EffectDenied("x"), EffectCanceled("x"), KeyReused("x"), about(Refused, "eff_2")),
+    ExceptionGroup("x", [OSError("y")]),
+]
+
+
+@pytest.mark.parametrize("side_effect", get_args(SideEffect))
+def test_04_what_leaves_an_inner_call_open_settles_no_outer_one(side_effect: SideEffect) -> None:
+    for error in OPEN:
+        assert meant(error, side_effect=side_effect) == ("nothing" if side_effect in HARMLESS else "in_doubt")
+        assert meant(error, side_effect=side_effect, failed_on=Exception) == "failed", "as the tool declares"
+    for error in ENDED:
+        assert meant(error, side_effect=side_effect) == ("in_doubt" if side_effect in DOUBTFUL else "failed")
 
 
 def test_doubt_is_the_default_of_these_classes() -> None:
@@ -151,4 +183,4 @@ def test_the_table_in_the_docstring_has_a_line_for_every_rule() -> None:
 
     assert meaning.__doc__ is not None
     rows = [line for line in meaning.__doc__.splitlines() if line.startswith("| ") and line[2].isdigit()]
-    assert [row[2] for row in rows] == [str(number) for number in range(1, 8)]
+    assert [row[2] for row in rows] == [str(number) for number in range(1, 9)]

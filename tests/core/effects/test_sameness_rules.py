@@ -29,7 +29,16 @@ from indelible.core.effects.binding import bound
 from indelible.core.effects.calls import Idempotent, Options, Resource, ToolCall, handling_of
 from indelible.core.effects.claiming import has_other_injected
 from indelible.core.effects.effect import Effect
-from indelible.core.effects.identity import RESOURCE_TAG, differing, hashed, identify, naming_of, resource_name, without
+from indelible.core.effects.identity import (
+    RESOURCE_TAG,
+    differing,
+    hashed,
+    identify,
+    naming_of,
+    resource_name,
+    with_added,
+    without,
+)
 from indelible.core.effects.refusing import key_reused
 from indelible.core.policy.budgets import read_charges
 from indelible.core.policy.said_verdicts import charging_themselves
@@ -123,6 +132,56 @@ def test_a_deploy_that_adds_parameters_runs_no_finished_call_again(
     )
     is_as_before = all(encode(now[name]) == encode(new[name]) for name in now)
     assert (said(by_old) == said(by_new)) == is_as_before
+
+
+FIELDS = st.dictionaries(st.sampled_from(["a", "b"]), VALUES)
+LATER = st.dictionaries(st.sampled_from(["e", "f"]), VALUES, min_size=1)
+
+
+@given(FIELDS, LATER, LATER, st.sampled_from([None, ["order"], ["order.a", "order.e"]]))
+def test_44_a_deploy_that_adds_fields_runs_no_finished_call_again(
+    fields: dict[str, Any], new: dict[str, Any], now: dict[str, Any], key: list[str] | None
+) -> None:
+    """The same call, exactly if each field that was added has its value as before."""
+    old_key = key and [path for path in key if path != "order.e"]
+    fields, now = {"a": 0, **fields}, {**new, **{name: value for name, value in now.items() if name in new}}
+    added = {f"order.{name}": value for name, value in new.items()}
+    new_key = key and [path for path in key if path in (*old_key, *added)]  # type: ignore[misc]  # both are there
+    by_old = said(called(args={"order": fields}, key=old_key))
+    by_new = said(called(args={"order": {**fields, **now}}, key=new_key, added=added))
+    is_as_before = all(encode(now[name]) == encode(new[name]) for name in new)
+    assert (by_old == by_new) == is_as_before
+    unchanged = said(called(args={"order": {**fields, **new}}, key=new_key, added=added))
+    assert unchanged == by_old
+
+
+@pytest.mark.parametrize("literal", [{"id": "x"}, {"id": "x", "e": 0}])
+def test_44_a_field_of_an_argument_that_was_added_is_left_out_of_it(literal: dict[str, Any]) -> None:
+    before = said(called(args={"order": "1"}))
+    words = {"added": {"more": literal, "more.e": 0}}
+    assert said(called(args={"order": "1", "more": {"id": "x", "e": 0}}, **words)) == before
+    assert said(called(args={"order": "1", "more": {"id": "x", "e": 1}}, **words)) != before
+    assert said(called(args={"order": "1", "more": {"id": "y", "e": 0}}, **words)) == said(
+        called(args={"order": "1", "more": {"id": "y"}})
+    )
+
+
+def test_44_a_path_that_leads_nowhere_leaves_nothing_out() -> None:
+    for order in ("1", None, ["1"], {}):
+        assert said(called(args={"order": order}, added={"order.e": 0})) == said(called(args={"order": order}))
+
+
+def test_44_a_field_that_the_call_itself_does_not_have_is_filled_into_no_older_one() -> None:
+    added = {"order.e": 0, "order.f": 0, "note": ""}
+    call = called(args={"order": {"e": 0}}, added=added)
+    assert prepared(call).added == {"order.e": 0, "note": ""}
+
+
+def test_44_recorded_arguments_get_what_was_added_where_there_is_a_place_for_it() -> None:
+    added = {"more.deep.e": 1, "more": {"deep": {}}, "order.e": 0, "note.e": 5, "kept.e": 0}
+    args: dict[str, Any] = {"order": {"id": "1"}, "note": "", "kept": {"e": 7}}
+    more = {"deep": {"e": 1}}
+    assert with_added(args, added) == {"order": {"id": "1", "e": 0}, "note": "", "kept": {"e": 7}, "more": more}
 
 
 def test_a_default_that_changes_its_value_makes_another_call() -> None:

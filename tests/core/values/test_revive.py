@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -21,6 +21,7 @@ from indelible.core.values.revive import (
     holds_objects,
     is_read_otherwise,
     is_what_was_said,
+    leads_to,
     plainly,
     revive,
 )
@@ -358,3 +359,64 @@ def test_each_hint_is_resolved_by_itself() -> None:
     assert revive({"city": "Rome"}, Unresolved) == {"city": "Rome"}
     assert hints_of(object()) == {}
     assert hints_of(functools.partial(plainly)) == {"value": Any, "return": Any}
+
+
+@pytest.mark.parametrize(
+    ("hint", "path"),
+    [
+        *((hint, "a.[].b") for hint in (Any, object, dict, Mapping, Unresolved, "Later", Literal["a"], Path)),
+        *((Item, path) for path in ("sku", "*")),
+        (Aliased, "order_id"),
+        (Whole, "double"),
+        (Whole, "items.[].sku"),
+        (Whole, "other.deeper"),
+        (Order, "to.city"),
+        (Order, "others.[].city"),
+        (Carried, "item.sku"),
+        (Item | None, "sku"),
+        (Item | Address, "city"),
+        (Annotated[Item, "why"], "sku"),
+        (list[Item], "[].sku"),
+        (Sequence[Item], "[].sku"),
+        (list, "[].sku"),
+        (tuple[int, Item], "[].sku"),
+        (tuple[Item, ...], "[].sku"),
+        (frozenset[str], "[]"),
+        (Iterable[Item], "[].sku"),
+        (dict[str, Item], "any.sku"),
+        (dict[str, Item], "*.sku"),
+        (Items, "[].sku"),
+        (str, ""),
+    ],
+)
+def test_a_place_that_a_value_of_a_type_may_have_is_there(hint: Any, path: str) -> None:
+    assert leads_to(hint, path.split(".") if path else [])
+
+
+@pytest.mark.parametrize(
+    ("hint", "path"),
+    [
+        *((hint, "a") for hint in (str, int, bool, float, bytes, Decimal, datetime, type(None), Level)),
+        (Item, "sky"),
+        (Item, "sku.x"),
+        (Item, "[]"),
+        (Aliased, "orderId"),
+        (Whole, "items.[].sky"),
+        (Order, "to.town"),
+        (Order, "others.city"),
+        (Carried, "item.sky"),
+        (Item | None, "sky"),
+        (Item | Address, "sky"),
+        (Annotated[Item, "why"], "sky"),
+        (list[Item], "sku"),
+        (Sequence[Item], "sku"),
+        (list, "sku"),
+        (tuple[Item, ...], "[].sky"),
+        (dict[str, Item], "any.sky"),
+        (dict[str, Item], "[]"),
+        (Items, "[].sky"),
+        (Items, "root"),
+    ],
+)
+def test_a_place_that_no_value_of_a_type_has_is_not_there(hint: Any, path: str) -> None:
+    assert not leads_to(hint, path.split("."))

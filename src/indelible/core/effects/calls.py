@@ -72,8 +72,8 @@ class ToolCall:
             value of theirs is no other call.
         injected: Arguments that a framework supplies and no model says, by name. They are recorded, shown and approved,
             but are no part of the identity. If one of them changed while the call is open, a person is asked anew.
-        added: Parameters that a later version of the tool added, with the value that stands for "as before". Such a
-            parameter is left out of the identity if it has exactly this value.
+        added: Parameters and fields that a later version of the tool added, as dotted paths, with the value that stands
+            for "as before". One of them is left out of the identity if it has exactly this value.
         on_reuse: What a call gets whose key belongs to a settled call with other arguments: "refuse" (the default)
             raises `KeyReused`, "replay" returns the recorded result.
     """

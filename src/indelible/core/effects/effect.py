@@ -10,11 +10,11 @@ from json import dumps
 from typing import Any, Literal, get_args
 
 from indelible.core.effects.calls import HARMLESS, OnCrash, SideEffect, check_name
-from indelible.core.effects.identity import Ref
+from indelible.core.effects.identity import Ref, with_added
 from indelible.core.effects.request_keys import request_key_of
 from indelible.core.privacy.redaction import Screen
 from indelible.core.scopes import Authenticated
-from indelible.core.values.canonical import decode, encode
+from indelible.core.values.canonical import decode
 from indelible.core.values.tags import Encrypted
 from indelible.errors import BadCall, EffectErased, KeyUnusable
 
@@ -333,8 +333,7 @@ class Claim:
     @property
     def args(self) -> dict[str, Any]:
         """Return the recorded arguments, with the values of `added` that an older version did not record."""
-        recorded = self.effect.args
-        return {**{name: decode(encode(value)) for name, value in self.added.items()}, **recorded}
+        return with_added(self.effect.args, self.added)
 
     @property
     def token_hash(self) -> str:

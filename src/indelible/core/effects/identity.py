@@ -161,10 +161,44 @@ def _varying(call: ToolCall) -> tuple[str, ...]:
 
 
 def _omitted(varies: Sequence[str], added: Mapping[str, Any], args_json: bytes) -> tuple[str, ...]:
-    """Name the arguments that do not tell this call from another: those that vary, and those added later."""
-    args: Any = decode(args_json)
-    as_before = [name for name, literal in added.items() if name in args and encode(args[name]) == encode(literal)]
+    """Name the arguments that do not tell this call from another: those that vary, and those added later.
+
+    A field that was added to an argument that was added itself is left out first: either literal may be without it.
+    """
+    whole: Any = decode(args_json)
+    left: Any = decode(args_json)
+    as_before = []
+    for path in sorted(added, key=_depth, reverse=True):
+        literal = encode(added[path])
+        places, last = [_holder(args, path)[0] for args in (whole, left)], path.rpartition(".")[2]
+        if any(last in place and encode(place[last]) == literal for place in places):
+            as_before.append(path)
+            del places[1][last]
     return tuple(sorted({*varies, *as_before}))
+
+
+def _depth(path: str) -> int:
+    return path.count(".")
+
+
+def _holder(args: Any, path: str) -> tuple[dict[str, Any], str]:
+    """Return the object that a dotted path leads into, and the last name; an empty one if it leads nowhere."""
+    *above, last = path.split(".")
+    here = args
+    for name in above:
+        here = here.get(name) if isinstance(here, dict) else None
+    return (here if isinstance(here, dict) else {}), last
+
+
+def with_added(args: dict[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Return recorded arguments with the values that a version before them did not record, each at its place.
+
+    The objects in `args` are changed.
+    """
+    for path in sorted(added, key=_depth):
+        place, last = _holder(args, path)
+        place.setdefault(last, decode(encode(added[path])))
+    return args
 
 
 def without(args_json: bytes, omitted: Sequence[str]) -> bytes:
@@ -173,12 +207,8 @@ def without(args_json: bytes, omitted: Sequence[str]) -> bytes:
         return args_json
     args: Any = decode(args_json)
     for path in omitted:
-        *above, last = path.split(".")
-        here = args
-        for name in above:
-            here = here.get(name) if isinstance(here, dict) else None
-        if isinstance(here, dict):
-            here.pop(last, None)
+        place, last = _holder(args, path)
+        place.pop(last, None)
     return encode(args, root="args")
 
 
@@ -218,7 +248,8 @@ def _subject(fields: Sequence[str] | None, added: Mapping[str, Any], args_json: 
     if fields is None:
         return "args", args_json
     args: Any = decode(args_json)
-    paths = [path for path in fields if path.partition(".")[0] not in added or path.partition(".")[0] in args]
+    later = [path for path in added if _holder(args, path)[1] not in _holder(args, path)[0]]
+    paths = [path for path in fields if not any(path == one or path.startswith(f"{one}.") for one in later)]
     return "fields", encode({path: reach(args, path, f"{tool}: key field") for path in paths}, root="key")
 
 

@@ -11,7 +11,8 @@ nothing happened. The table below is the whole rule; the first line that fits de
 | 4 | `Refused`, `failed_on=`, `refused=` says yes, or a typed refusal of a known SDK | failed |
 | 5 | the tool says `marks_sending=True`, and nothing was sent in this attempt | nothing happened |
 | 6 | payment, external_mutation, notification, delegation | in doubt |
-| 7 | none, read, write | failed |
+| 7 | the exception says that a call which the handler made is open | write: in doubt; none, read: nothing happened |
+| 8 | none, read, write | failed |
 
 Lines 1, 3, 4 and 5 speak of one attempt. Where an earlier one may have happened, `core.steps`
 and `walk` keep the doubt.
@@ -22,15 +23,41 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Literal
 
-from indelible.core.effects.calls import Handling, SideEffect
+from indelible.core.effects.calls import HARMLESS, Handling, SideEffect
 from indelible.core.effects.outcomes import note_on
-from indelible.errors import MayHaveHappened, NothingHappened, Refused
+from indelible.errors import (
+    BadCall,
+    EffectCanceled,
+    EffectCompensated,
+    EffectDenied,
+    EffectErased,
+    EffectFailed,
+    IllegalMove,
+    IndelibleError,
+    KeyReused,
+    MayHaveHappened,
+    NotAuthenticated,
+    NothingHappened,
+    NotPermitted,
+    PolicyRefused,
+    Refused,
+    RepeatRefused,
+    VoteRefused,
+)
 
 Meaning = Literal["nothing", "failed", "in_doubt"]
 
 DOUBTFUL: frozenset[SideEffect] = frozenset({"payment", "external_mutation", "notification", "delegation"})
 """The classes of which an undeclared exception leaves doubt."""
 
+ENDING: tuple[type[IndelibleError], ...] = (
+    *(BadCall, NotAuthenticated, NotPermitted, KeyReused, RepeatRefused, PolicyRefused, EffectDenied, EffectCanceled),
+    *(EffectCompensated, EffectErased, EffectFailed, IllegalMove, VoteRefused),
+)
+"""Errors of the ledger after which the call that raised them gets the same answer again: it did not happen, or failed.
+
+Every other error of the ledger leaves a call open. A call in doubt may have happened, and one that waits may yet.
+"""
 # The class of the tool, the package, and the exception. The provider raises it after it has judged the request and done
 # nothing. In a tool of another class it speaks of something beside the deed, as a receipt that could not be mailed.
 KNOWN_REFUSALS: frozenset[tuple[SideEffect, str, str]] = frozenset(
@@ -71,7 +98,20 @@ def meaning_of(
         return "failed"
     if handling.marks_sending and not has_sent:
         return "nothing"
-    return "in_doubt" if handling.side_effect in DOUBTFUL else "failed"
+    if handling.side_effect in DOUBTFUL:
+        return "in_doubt"
+    if _leaves_open(error, effect_id):
+        return "nothing" if handling.side_effect in HARMLESS else "in_doubt"
+    return "failed"
+
+
+def _leaves_open(error: BaseException, effect_id: str) -> bool:
+    """Say whether an exception is of another call, which the handler made, and that call has not ended for good."""
+    if isinstance(error, BaseExceptionGroup):
+        return any(_leaves_open(one, effect_id) for one in error.exceptions)
+    if isinstance(error, NothingHappened):
+        return not is_about(error, effect_id)
+    return isinstance(error, IndelibleError) and not isinstance(error, ENDING)
 
 
 def is_about(error: BaseException, effect_id: str) -> bool:

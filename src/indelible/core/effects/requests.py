@@ -215,6 +215,15 @@ class Prepared:
     """Is the same with the caller's own values where the record has marks; rules look at it."""
 
     @property
+    def added(self) -> Mapping[str, Any]:
+        """Return what a version before this one did not record, for the arguments of an open call.
+
+        Inside of an argument, a field belongs only where this call has it: a union's other class may have none.
+        """
+        omitted = self.identity.omitted
+        return {path: value for path, value in self.call.added.items() if "." not in path or path in omitted}
+
+    @property
     def judged(self) -> Prepared:
         """Return the call with the arguments that would run, for the policy to judge."""
         if self.edit is None:

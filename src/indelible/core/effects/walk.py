@@ -237,7 +237,7 @@ def begin(
         case Replayed() if answer.effect.is_detail_erased:
             raise detail_erased(answer.effect)
         case Claimed(claim) if prepared.screen is not None or prepared.call.added:
-            return Claimed(replace(claim, screen=prepared.screen, added=prepared.call.added))
+            return Claimed(replace(claim, screen=prepared.screen, added=prepared.added))
         case Claimed() | Replayed():  # on the way of every call, so they are looked for first
             return answer
         case KeyTaken(effect):
@@ -502,7 +502,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     """
     # Its policy, or the call that opened it, may have named a stronger class than this caller does.
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
-    report: Returned | Raised = yield Invoke(claim, handling, screen, prepared.call.added)
+    report: Returned | Raised = yield Invoke(claim, handling, screen, prepared.added)
     if isinstance(report, Returned):
         return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
     error, is_interruption = report.error, report.is_interruption

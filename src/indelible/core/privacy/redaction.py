@@ -79,6 +79,13 @@ def _path_of(rule: str) -> Path:
     return Path(root, tuple(_STEP.findall(steps)))
 
 
+def places_in(rules: Iterable[Rule]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Return each place of the arguments that rules name from their beginning: as it is said, and its steps."""
+    for rule in rules:
+        if isinstance(rule, str) and rule not in DETECTORS and (path := _path_of(rule)).root == "args":
+            yield rule, path.steps
+
+
 class Redactor:
     """Knows the rules of a tool and the key of its ledger; each tenant's marks are its own."""
 

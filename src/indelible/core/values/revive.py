@@ -8,13 +8,18 @@ import functools
 import inspect
 import sys
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from datetime import date
+from decimal import Decimal
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from uuid import UUID
 
 from indelible.core.values.canonical import encode
 
 _PLAIN = frozenset({str, int, bool, float, type(None)})
+_WITHOUT_PLACES = (str, int, float, bytes, type(None), Decimal, date, UUID)
+"""Are recorded as one value: no path leads inside."""
 
 
 def revive(value: Any, hint: Any) -> Any:
@@ -46,6 +51,53 @@ def is_read_otherwise(hint: Any) -> bool:
         return True  # so that an object is refused, which the function would get as JSON
     is_class = dataclasses.is_dataclass(hint) or hasattr(hint, "model_validate") or _is_typed_dict(hint)
     return is_class or (issubclass(hint, enum.Enum | tuple) and hint is not tuple)
+
+
+def leads_to(hint: Any, steps: Sequence[str]) -> bool:
+    """Say whether a recorded value of this type may have something at these steps; a type that does not tell may.
+
+    A step is a field's own name, `*` for any one name, or `[]` for any item.
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if not steps:
+        return True
+    if origin is Annotated:
+        return leads_to(inner[0], steps)
+    if origin in (Union, types.UnionType):
+        return any(leads_to(one, steps) for one in inner)
+    kind: Any = origin if isinstance(origin, type) else hint
+    if not isinstance(kind, type):
+        return True
+    step, *rest = steps
+    fields = _types_of_fields(kind)
+    if fields is not None and _is_root_model(kind):
+        return leads_to(fields["root"], steps)
+    if fields is not None:
+        found = [one for name, one in fields.items() if step in ("*", name)]
+        return any(leads_to(one, rest) for one in found) or (not found and _takes_others(kind))
+    if issubclass(kind, _WITHOUT_PLACES):
+        return False
+    if issubclass(kind, Mapping):
+        return step != "[]" and leads_to(inner[1] if len(inner) == 2 else Any, rest)
+    if issubclass(kind, Collection):
+        return step == "[]" and any(leads_to(one, rest) for one in inner or (Any,) if one is not ...)
+    return True
+
+
+def _types_of_fields(kind: Any) -> dict[str, Any] | None:
+    """Return the types of what is recorded of a class, by name; None for a class that has no fields."""
+    if _is_model(kind):
+        known = {name: field.annotation for name, field in kind.model_fields.items()}
+        return known | dict.fromkeys(kind.model_computed_fields, Any)
+    if dataclasses.is_dataclass(kind):
+        hints = hints_of(kind)
+        return {field.name: hints.get(field.name, Any) for field in dataclasses.fields(kind)}
+    return hints_of(kind) if _is_typed_dict(kind) else None
+
+
+def _takes_others(kind: Any) -> bool:
+    """Say whether a model keeps what it has no field for."""
+    return _is_model(kind) and kind.model_config.get("extra") == "allow"
 
 
 def plainly(value: Any) -> Any:
