@@ -50,6 +50,8 @@ def test_every_event_that_is_written_is_read(actor: str, run: str, log: str, seq
 
 
 @given(place=st.integers(0, 10_000), insert=st.text(max_size=2), cut=st.integers(0, 3))
+@example(place=114, insert="", cut=1)  # "rgs" before "key"
+@example(place=188, insert="args", cut=3)  # "args" twice
 def test_a_changed_text_is_refused_or_is_canonical_itself(place: int, insert: str, cut: int) -> None:
     teller = Teller()
     for text in (teller.started().decode(), teller.fact("noted", {"a": 1, "b": ["é", "🎁"]}).decode()):

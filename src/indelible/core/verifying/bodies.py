@@ -29,7 +29,7 @@ _AT = rf'"({_DATE}T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]\.[0-9]{{6}}Z)"'
 _VIA = "(?:process|api_key|passkey|signature|link|oidc)"
 _ACTOR = rf'"actor":\{{"id":{_TEXT},"kind":"(?:agent|person|system)","via":"{_VIA}"\}}'
 _COMMIT = r'"[a-z_]+":"[0-9a-f]{64}"'
-_COMMITS = rf'"commits":\{{((?:{_COMMIT}(?:,{_COMMIT})*)?)\}}'
+_COMMITS = rf'"commits":\{{(?P<commits>(?:{_COMMIT}(?:,{_COMMIT})*)?)\}}'
 _WRITER = r'"writer":"([0-9a-f]{32})"'
 
 _EFFECT = re.compile(
@@ -88,7 +88,10 @@ class FactBody(NamedTuple):
 def read_effect_body(text: str) -> tuple[str, ...] | None:
     """Gives the values of `EffectBody` in its order, or None when this is no such event. On the way of every event."""
     match = _EFFECT.fullmatch(text)
-    return None if match is None else match.groups()
+    if match is None:
+        return None
+    names = match["commits"].split('"')[1::4]
+    return match.groups() if names == sorted(set(names)) else None  # in canonical order, and each once
 
 
 def read_fact_body(text: str) -> FactBody | None:
