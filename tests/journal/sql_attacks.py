@@ -750,7 +750,14 @@ def _copies(world: World) -> Iterator[Attack]:
                 yield Attack(
                     f"copy {table} {label} from another {word}", "copy", row.get("kind", table), _copier(table, [copy])
                 )
-        for run_id in ("order-1", "order-2", "indelible:credentials", "indelible:people", "indelible:policy", "lead-1"):
+        for run_id in (
+            "order-1",
+            "order-2",
+            "indelible:credentials",
+            "indelible:people",
+            "indelible:approvals",
+            "lead-1",
+        ):
             yield Attack(f"copy run {run_id} from another {word}", "copy", "runs", _run_copier(source, tenant, run_id))
         yield Attack(f"copy everything from another {word}", "copy", "runs", _all_copier(source, tenant))
 

@@ -45,7 +45,7 @@ from tests.journal.attacked_world import (
     under_attack,
 )
 from tests.journal.decided import ask, wire
-from tests.journal.sql_attacks import Attack, attacks
+from tests.journal.sql_attacks import Attack, Dump, attacks
 from tests.journal.tampering import Database
 from tests.lending import lend_writer_keys
 from tests.postgres import fresh_database
@@ -85,6 +85,8 @@ def tried(
         with under_attack(world, place, "default" if attack is None else attack.tenant) as judge:
             if attack is not None:
                 attack.change(dump)
+                if _content(dump) == _content(before):
+                    return "nothing changed", Verdict()
                 database = Database(place.url)
                 try:
                     for table, rows in dump.items():
@@ -96,6 +98,11 @@ def tried(
                     database.close()
             verdict = judge()
     return outcome(world, "" if attack is None else attack.where, dump, verdict), verdict
+
+
+def _content(dump: Dump) -> dict[str, Counter[str]]:
+    """Return the rows of each table, whatever their order."""
+    return {table: Counter(repr(sorted(row.items())) for row in rows) for table, rows in dump.items()}
 
 
 def chosen(found: list[Attack]) -> list[Attack]:
@@ -128,6 +135,8 @@ def test_98_no_attack_by_sql_gains_anything(
         for kind in sorted({kind for kind, _ in table}):
             print(f"{kind:10}" + "".join(f"{table[kind, column]:>21}" for column in COLUMNS))
     assert violations == [], "\n".join(map(str, violations))
+    unchanged = sum(number for (_, column), number in table.items() if column == "nothing changed")
+    assert unchanged <= 1, "an attack that attacks nothing"
 
 
 # Keys
