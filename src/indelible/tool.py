@@ -146,7 +146,7 @@ class Tool(Generic[P, R]):
         self._signature = self._reading.signature
         self._identity = identity
         self._fixed: dict[str, Any] | None = None
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.is_async = _is_async(function)
         self.options = options
         self.schema = schema_hash(schema_of(self.name, function, self._signature))
         self._check_function()
@@ -176,6 +176,11 @@ class Tool(Generic[P, R]):
     def _check_function(self) -> None:
         if inspect.isgeneratorfunction(self._function) or inspect.isasyncgenfunction(self._function):
             raise BadCall(f"{self.name}: what a generator yields bit by bit cannot be recorded as one; return a list")
+        if not self.is_async and _is_async(inspect.unwrap(self._function)):
+            raise BadCall(
+                f"{self.name}: is an async function behind a decorator whose own function is not, so nothing says "
+                "whether its calls are awaited; make that one async too, or put @ledger.tool below that decorator"
+            )
         if next(iter(self._signature.parameters), None) in ("self", "cls"):
             raise BadCall(
                 f"{self.name}: a method's own object cannot be recorded as an argument; make a tool of one object's "
@@ -249,7 +254,31 @@ class Tool(Generic[P, R]):
         engine = self._desk._engine
         if self.is_async:
             return cast("R", engine.drive_async(steps, _as_coroutine_function(self.handler)))
-        return cast("R", engine.drive(steps, self.handler))
+        return cast("R", engine.drive(steps, self._enter_blocking))
+
+    def _enter_blocking(self, effect: RunningEffect) -> Any:
+        """Enter the body of a blocking function. A coroutine of it belongs to the caller's loop, which waits here."""
+        value = self.handler(effect)
+        if inspect.iscoroutine(value) and _is_in_loop():
+            value.close()
+            raise BadCall(f"{self.name}: returned a coroutine and is no async function; write async def, and await it")
+        return value
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    """Say whether a function's calls are awaited: a coroutine function, a static method or object that is one."""
+    function = function.__func__ if isinstance(function, staticmethod) else function
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+def _is_in_loop() -> bool:
+    import asyncio  # takes long to load, and blocking programs do without
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _name_of(function: Callable[..., Any]) -> str:

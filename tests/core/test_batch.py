@@ -12,6 +12,7 @@ from indelible.core.approvals.grants import Delegation, delegation_sheet
 from indelible.core.approvals.sheets import approval_ref, approval_sheet
 from indelible.core.batch import Batch
 from indelible.core.commands import (
+    Adopt,
     AwaitingApproval,
     Claimed,
     Decided,
@@ -367,3 +368,12 @@ def test_what_leaves_the_effect_as_it_is_moves_only_the_chain() -> None:
     )
     assert (batch.moved, [event.type for event in batch.events]) == ({}, ["approval_voted"])
     assert decide([attend(approval)], *known).is_empty
+
+
+@pytest.mark.parametrize(("permission_id", "is_so"), [(None, False), ("apr_1", True)])
+def test_94_an_effect_with_a_permission_of_another_ledger_is_written_as_those_with_sheets_are(
+    permission_id: Any, is_so: bool
+) -> None:
+    taken = effect("in_doubt", permission_id=permission_id)
+    batch = decide([Adopt(effect=taken, stamp=open_command().stamp, origin_json=b"{}")], {}, {}, NOON, BY, {})
+    assert (list(batch.opened), batch.sheets, batch.has_sheets) == ([taken.ref], {}, is_so)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import functools
 from collections.abc import Callable, Iterator
@@ -624,3 +625,67 @@ def test_38_one_hint_that_only_a_type_checker_knows_hides_no_other(ledger: Ledge
         with pytest.raises(BadCall):
             tool(Item("3"), note=Item("4"))
     assert got == [Item("1"), Item("2")]
+
+
+def logged(function: Any) -> Any:
+    @functools.wraps(function)
+    def inner(*args: Any, **words: Any) -> Any:
+        return function(*args, **words)
+
+    return inner
+
+
+class Payment:
+    """Is a tool that is an object."""
+
+    __name__ = "pay"
+
+    async def __call__(self, order: str) -> str:
+        await asyncio.sleep(0)
+        return f"paid {order}"
+
+
+async def paid(order: str) -> str:
+    await asyncio.sleep(0)
+    return f"paid {order}"
+
+
+def test_38_an_async_function_behind_a_blocking_decorator_is_refused_when_it_is_said(ledger: Ledger) -> None:
+    with pytest.raises(BadCall):
+        ledger.tool("pay", side_effect="payment")(logged(paid))
+    assert ledger.tool("log")(logged(len))
+
+
+@pytest.mark.parametrize("function", [Payment(), staticmethod(paid)], ids=["object", "static method"])
+def test_38_what_is_async_is_awaited(ledger: Ledger, function: Any) -> None:
+    pay = ledger.tool("pay", side_effect="payment")(function)
+
+    async def called() -> Any:
+        with ledger.in_run("r"):
+            return [await pay("1"), await pay("1")]
+
+    assert asyncio.run(called()) == ["paid 1", "paid 1"]
+
+
+def test_38_a_coroutine_of_a_blocking_function_is_not_run_beside_the_loop_of_its_caller(ledger: Ledger) -> None:
+    """What it waits for may be held by the caller, whose loop would wait for it."""
+    begun: list[str] = []
+
+    async def body(order: str) -> str:
+        begun.append(order)
+        return "paid"
+
+    def pay(order: str) -> Any:
+        return body(order)
+
+    tool = ledger.tool("pay", side_effect="payment")(pay)
+
+    async def called() -> Any:
+        with ledger.in_run("r"):
+            return tool("1")
+
+    with pytest.raises(BadCall):
+        asyncio.run(called())
+    assert (begun, [effect.status for effect in ledger.effects()]) == ([], ["in_doubt"])
+    with ledger.in_run("r"):
+        assert tool("2") == "paid"
