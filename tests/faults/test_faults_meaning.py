@@ -551,3 +551,21 @@ def test_37_the_record_of_a_retry_verifies(store_url: str, tmp_path: Path) -> No
         ledger.export(tmp_path / "bundle")
         report = indelible.verify(tmp_path / "bundle", key=key_of(ledger), deep=True)
     assert report.verdict == "verified", report.why
+
+
+@pytest.mark.parametrize(
+    "words", [{"retry": 3}, {"downstream": True}, {"timeout": 5}, {"reconcile": 5}, {"compensate": "refund"}]
+)
+def test_37_an_option_of_another_kind_is_refused_before_the_handler_is_entered(ledger: Ledger, words: Any) -> None:
+    """`retry=3` was taken. Then the handler's refusal was lost in an `AttributeError`, and the effect was in doubt."""
+    provider = Provider(Refused("declined"))
+    with pytest.raises(BadCall):
+        ledger.tool("charge", side_effect="payment", **words)(provider.charge)
+    with pytest.raises(BadCall):
+        ledger.run(
+            ToolCall(tool="charge", args={"order": "1"}, run_id="r"), lambda effect: provider.charge("1"), **words
+        )
+    with pytest.raises(BadCall):
+        FunctionCalls(ledger, {"charge": provider.charge}, run="r", terms={"charge": words})
+    assert provider.charged == []
+    assert list(ledger.effects()) == []

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from indelible import AsyncLedger, Ledger, migrate
 from indelible.core.runs.resuming import context_content
 from indelible.core.runs.run import side_effect_key
 from indelible.errors import RunDriven, RunLost, RunOver, UnknownCheckpoint
@@ -353,3 +354,73 @@ def test_who_gave_a_run_away_makes_no_call_in_its_block(ledger: Driver, shell: S
     assert handler.entries == 1
     ledger.run(charge(run_id="r1", args={"amount": 7}), handler)
     assert handler.entries == 2, "after the block it is one that calls by the run's id, as workers do"
+
+
+@pytest.mark.parametrize("raising", [["plan"], ["plan", "mail"]])
+def test_10_turns_at_once_of_which_some_are_asked_again_have_their_answers_in_a_resumed_run(
+    store_url: str, raising: list[str]
+) -> None:
+    """The number of a turn that raised beside others was lost, so a later question got the answer to another one."""
+    migrate(store_url)
+    asked: list[str] = []
+
+    async def agent(run: Any, left: list[str]) -> list[Any]:
+        begun, over = asyncio.Event(), asyncio.Event()
+
+        async def model(request: Any) -> str:
+            asked.append(request["q"])
+            if len(asked) > 1:
+                begun.set()
+            if request["q"] in left:
+                left.remove(request["q"])
+                await begun.wait()  # the other one is under way
+                raise ConnectionError("429")
+            return f"answer to {request['q']}"
+
+        async def ask(q: str) -> Any:
+            try:
+                return await run.model_turn("gpt", {"q": q}, call=model)
+            except ConnectionError:
+                if q == "plan" and "mail" in raising:
+                    await over.wait()  # the second one that raised is asked again first
+            answer = await run.model_turn("another", {"q": q}, call=model)
+            over.set()
+            return answer
+
+        return [*await asyncio.gather(ask("plan"), ask("mail")), await ask("whom")]
+
+    async def scenario() -> None:
+        expected = ["answer to plan", "answer to mail", "answer to whom"]
+        async with AsyncLedger.open(store_url, seal=False) as ledger:
+            run = await ledger.start_run("order-1", agent="billing")
+            assert await agent(run, list(raising)) == expected
+            await run.release()
+            before = len(asked)
+            async with await ledger.resume_run("order-1") as again:
+                assert await agent(again, []) == expected
+            assert len(asked) == before, "every answer was on the record"
+
+    asyncio.run(scenario())
+
+
+def test_10_turns_of_threads_have_numbers_of_their_own(store_url: str) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger, ledger.start_run("order-1", agent="billing") as run:
+        both = threading.Barrier(2)
+        seen: list[str] = []
+
+        def model(request: Any) -> str:
+            if request["q"] not in seen:
+                seen.append(request["q"])
+                both.wait(PATIENCE)
+                raise ConnectionError("429")
+            return f"answer to {request['q']}"
+
+        def ask(q: str) -> Any:
+            with pytest.raises(ConnectionError):
+                run.model_turn("gpt", {"q": q}, call=model)
+            return run.model_turn("gpt", {"q": q}, call=model)
+
+        with run.executor(2) as threads:
+            assert list(threads.map(ask, ["a", "b"])) == ["answer to a", "answer to b"]
+        assert sorted(one.args["turn"] for one in ledger.effects(tool="model.turn")) == [1, 2]

@@ -7,6 +7,7 @@ import itertools
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -23,6 +24,7 @@ from indelible import (
     Succeeded,
     ToolCall,
     current_effect,
+    migrate,
 )
 from indelible.errors import BadCall, EffectInDoubt, LeaseLost, ResultNotRecorded
 from indelible.testing.clock import FakeClock
@@ -469,3 +471,35 @@ def test_another_ledger_in_memory_may_be_used_inside_a_transaction() -> None:
                 return inner.run(charge(), Count("inner"))
 
         assert outer.run(charge(), handler) == "inner"
+
+
+def test_05_a_cursor_that_outlives_the_handler_with_rows_unread_leaves_no_doubt(ledger: Driver, table: Table) -> None:
+    """SQLite committed nothing, and the effect was in doubt because of a lock that no program held."""
+    kept: list[Any] = []
+
+    def add(effect: RunningEffect) -> Any:
+        with effect.transaction() as connection:
+            kept.append(connection.cursor())
+            kept[0].execute(f"{table.insert(5)} RETURNING amount")
+            kept.append(connection.execute(f"{table.insert(6)} RETURNING amount"))
+            return kept[0].fetchone()[0]
+
+    assert ledger.run(charge(), add, side_effect="write") == 5
+    assert table.amounts() == [5, 6]
+    assert [effect.status for effect in ledger.effects()] == ["succeeded"]
+
+
+def test_05_statements_that_a_handler_left_unrun_are_not_passed_over(tmp_path: Path) -> None:
+    kept: list[Any] = []
+
+    def add(effect: RunningEffect) -> None:
+        with effect.transaction() as connection:
+            connection.execute("CREATE TABLE kept (amount integer)")
+            kept.append(connection.execute("SELECT 1; INSERT INTO kept VALUES (5)"))
+
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    migrate(url)
+    with Ledger.open(url) as ledger:
+        with pytest.raises(BadCall):
+            ledger.run(charge(), add, side_effect="write")
+        assert [effect.status for effect in ledger.effects()] == ["in_doubt"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,8 +29,9 @@ from indelible.core.runs.run import (
     Run,
     RunStatus,
 )
+from indelible.core.runs.turns import Turns
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver, RunRefused
-from indelible.runs.asking import Asking
+from indelible.runs.asking import Asking, hash_of_request
 from indelible.runs.keeping import RunKeeping, moved_or_raise, new_checkpoint
 from indelible.runs.telling import happening_of, happenings_of
 
@@ -77,7 +79,8 @@ class ActiveRun(CarriedRun):
         self._good_until = since + lease.total_seconds()
         self._progress = 0
         self._saved_at = time.monotonic()
-        self._turns = 0
+        self._turns = Turns()
+        self._counting = threading.Lock()
         self._delegated: set[str] = set()
         self._is_over = is_replay
         self._is_lost = False
@@ -364,22 +367,26 @@ class ActiveRun(CarriedRun):
     def model_turn(self, model: str, request: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Any]) -> Any:
         """Gives a model's answer, asked for once: a resumed run gets the recorded answer of each turn again.
 
-        Turns count from the first in this process, so a resumed run must take them in the same order; what it asks, and
-        which model, may have changed by then. A model that raises has not answered, and is asked again.
+        Turns count from the first in this process, so a resumed run must begin them in the same order; what it asks,
+        and which model, may have changed by then. A model that raises has not answered, and is asked again. While other
+        turns are under way, ask it the same again: in other words, it is another turn.
         """
-        with self._turn() as turn:
+        with self._turn(request) as turn:
             return self._desk.drive_turn(turn, Asking(call, model, request))
 
     @contextmanager
-    def _turn(self) -> Iterator[ToolCall]:
-        """Gives the call of the next turn, which is the same call whatever is asked; one without an answer is next."""
-        self._turns += 1
-        number = self._turns
+    def _turn(self, request: Mapping[str, Any]) -> Iterator[ToolCall]:
+        """Gives the call of the next turn, which is the same call whatever is asked; see `Turns`."""
+        asked = hash_of_request(request)
+        with self._counting:
+            number = self._turns.begin(asked)
+        is_answered = False
         try:
             yield ModelTurn(args={"turn": number}, run_id=self.id)
-        except BaseException:
-            self._turns -= self._turns == number
-            raise
+            is_answered = True
+        finally:
+            with self._counting:
+                self._turns.end(number, asked, is_answered=is_answered)
 
     # Ending
 

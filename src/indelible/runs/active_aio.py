@@ -83,7 +83,7 @@ class AsyncActiveRun(CarriedRun):
         self, model: str, request: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Awaitable[Any] | Any]
     ) -> Any:
         """Gives a model's answer, asked for once: a resumed run gets the recorded answer of each turn again."""
-        with self._inner._turn() as turn:
+        with self._inner._turn(request) as turn:
             return await self._inner._desk.drive_turn_async(turn, Asking(call, model, request))
 
     async def complete(self, reason: str = "completed") -> Run:

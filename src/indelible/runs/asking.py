@@ -5,12 +5,23 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from indelible.errors import NothingHappened
+from indelible.core.values.canonical import encode
+from indelible.errors import BadCall, NothingHappened
 
 if TYPE_CHECKING:
     from indelible.engine.running import RunningEffect
+
+
+def hash_of_request(request: Mapping[str, Any]) -> bytes:
+    """Return what tells a question that is asked again from another one."""
+    try:
+        said = encode(request, root="request")
+    except BadCall:  # it cannot be recorded, and the turn will say so
+        said = repr(request).encode("utf-8", "backslashreplace")
+    return sha256(said).digest()
 
 
 class Asking:

@@ -11,6 +11,7 @@ import pytest
 from indelible.core.effects.calls import (
     HARMLESS,
     SIDE_EFFECTS,
+    Idempotent,
     Options,
     Resource,
     Retry,
@@ -239,3 +240,38 @@ def test_names_of_the_ledgers_own_calls_are_refused(name: str) -> None:
     check_tool_name("pay.compensated")
     with pytest.raises(BadCall):
         check_tool_name(name)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *({"retry": 3}, {"retry": True}, {"downstream": True}, {"reconcile": 5}, {"compensate": "refund"}),
+        *({"refused": "declined"}, {"lease": 30}, {"timeout": 5}, {"timeout": "5s"}, {"wait": "long"}),
+    ],
+)
+def test_37_an_option_of_another_kind_is_refused_when_it_is_said(words: Any) -> None:
+    """`retry=3` was taken, and the handler's exception was lost when it was looked at."""
+    with pytest.raises(BadCall):
+        Options(**words)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Retry(on=[TimeoutError]),  # type: ignore[arg-type]
+        lambda: Retry(on=("TimeoutError",)),  # type: ignore[arg-type]
+        lambda: Retry(on=(TimeoutError,), backoff=1),  # type: ignore[arg-type]
+        lambda: Idempotent(window=23),  # type: ignore[arg-type]
+        lambda: Idempotent(backoff=1),  # type: ignore[arg-type]
+    ],
+)
+def test_37_a_retry_of_another_kind_is_refused_when_it_is_said(make: Any) -> None:
+    with pytest.raises(BadCall):
+        make()
+
+
+@pytest.mark.parametrize(
+    "words", [{"wait": 5}, {"wait": 0.5}, {"wait": False}, {"retry": Retry(on=(OSError,))}, {"reconcile": len}]
+)
+def test_options_of_their_kind_are_taken(words: Any) -> None:
+    Options(**words)

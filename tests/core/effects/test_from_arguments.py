@@ -12,7 +12,6 @@ from indelible.core.effects.from_arguments import (
     check_words,
     depends_on_arguments,
     identity_of,
-    paths_in,
     resource_of,
     text_of,
 )
@@ -71,21 +70,20 @@ def test_the_words_of_a_call_are_those_of_its_tool_for_its_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "depends", "paths"),
+    ("words", "depends"),
     [
-        ({}, False, []),
-        ({"scope": "orders", "turn": "m1"}, False, []),
-        ({"resource": ORDER}, False, []),
-        ({"scope": "args.shop"}, True, ["shop"]),
-        ({"turn": len}, True, []),
-        ({"resource": TABLE}, True, ["order.id"]),
-        ({"resource": {**TABLE, "id": "7"}}, False, []),
-        ({"resource": by_function}, True, []),
+        ({}, False),
+        ({"scope": "orders", "turn": "m1"}, False),
+        ({"resource": ORDER}, False),
+        ({"scope": "args.shop"}, True),
+        ({"turn": len}, True),
+        ({"resource": TABLE}, True),
+        ({"resource": {**TABLE, "id": "7"}}, False),
+        ({"resource": by_function}, True),
     ],
 )
-def test_it_is_known_whether_words_depend_on_the_arguments(words: Any, depends: bool, paths: list[str]) -> None:
+def test_it_is_known_whether_words_depend_on_the_arguments(words: Any, depends: bool) -> None:
     assert depends_on_arguments(words) is depends
-    assert paths_in(words) == paths
 
 
 @pytest.mark.parametrize(

@@ -252,6 +252,8 @@ class Retry:
     multiplier: float = 2.0
 
     def __post_init__(self) -> None:
+        _as_kinds("Retry.on", self.on)
+        _check_kind("Retry.backoff", self.backoff, timedelta, "timedelta(seconds=1)")
         if self.attempts < 1:
             raise BadCall("Retry.attempts counts the first attempt too, so it is at least 1")
 
@@ -298,6 +300,8 @@ class Idempotent:
     backoff: timedelta = timedelta(milliseconds=200)
 
     def __post_init__(self) -> None:
+        _check_kind("Idempotent.window", self.window, timedelta, "timedelta(hours=23)")
+        _check_kind("Idempotent.backoff", self.backoff, timedelta, "timedelta(seconds=1)")
         if self.window <= timedelta(0) or self.attempts < 1:
             raise BadCall("Idempotent: the window is longer than nothing, and attempts counts the first one too")
 
@@ -382,6 +386,8 @@ class Options:
         for name, kinds in (("failed_on", self.failed_on), ("nothing_on", self.nothing_on)):
             if kinds is not None:
                 _as_kinds(name, kinds)
+        for name, kind, example in _KINDS:
+            _check_kind(name, getattr(self, name), kind, example)
         if self.downstream is not None and self.on_crash == "retry":
             raise BadCall("downstream and on_crash='retry' both say what happens in doubt; leave on_crash out")
         for exclusive in _as_tuple(self.exclusive):
@@ -391,6 +397,24 @@ class Options:
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
             if duration is not None and duration <= timedelta(0):
                 raise BadCall(f"{name}={duration}: must be longer than nothing")
+
+
+_KINDS: tuple[tuple[str, Any, str], ...] = (
+    ("retry", Retry, "Retry(on=(TimeoutError,), attempts=3)"),
+    ("downstream", Idempotent, "Idempotent(window=timedelta(hours=23))"),
+    ("reconcile", Callable, "a function of the effect"),
+    ("compensate", Callable, "a function of the effect"),
+    ("refused", Callable, "a function of the exception"),
+    ("lease", timedelta, "timedelta(seconds=30)"),
+    ("timeout", timedelta, "timedelta(seconds=30)"),
+    ("wait", (timedelta, int, float), "timedelta(seconds=30), or a number of seconds"),
+)
+"""The options that an object of one kind says, and how it is written."""
+
+
+def _check_kind(name: str, value: object, kind: Any, example: str) -> None:
+    if value is not None and not isinstance(value, kind):
+        raise BadCall(f"{name}={value!r}: write {name.rpartition('.')[2]}={example}")
 
 
 def check_resource(what: str, said: object) -> None:

@@ -88,11 +88,6 @@ def _check_told_apart(tool: str, words: Mapping[str, Any]) -> None:
         )
 
 
-def paths_in(words: IdentityWords) -> list[str]:
-    """Return the dotted paths of the arguments that scope, turn and resource name."""
-    return [path for path in _derived_from(words) if path != ALL]
-
-
 def _derived_from(words: Mapping[str, Any]) -> tuple[str, ...]:
     return derived_from(words.get("scope"), words.get("turn"), words.get("resource"))
 

@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from weakref import WeakSet
 
 import apsw
 
@@ -48,6 +49,8 @@ class SqliteTransaction:
             stack.enter_context(explained)
             stack.enter_context(lock)
             self.connection = connect()
+            self._cursors: WeakSet[apsw.Cursor] = WeakSet()
+            self.connection.cursor_factory = self._made_cursor
             stack.callback(self.connection.close, True)
             check_place()
             self.connection.execute("BEGIN IMMEDIATE")
@@ -78,7 +81,24 @@ class SqliteTransaction:
         """Say whether the handler committed by itself, which SQLite refuses here."""
         return False
 
+    def _made_cursor(self, connection: apsw.Connection) -> apsw.Cursor:
+        cursor = apsw.Cursor(connection)
+        self._cursors.add(cursor)
+        return cursor
+
+    def _end_statements(self) -> None:
+        """End what the handler has not read to its end: SQLite commits nothing before that."""
+        for cursor in list(self._cursors):
+            try:
+                cursor.close()
+            except apsw.IncompleteExecutionError as left:
+                raise BadCall(
+                    "the handler began statements in effect.transaction() and did not run all of them, so nothing of "
+                    f"it was committed; read the cursor to its end ({left})"
+                ) from None
+
     def _check_same_transaction(self) -> None:
+        self._end_statements()
         try:
             self.connection.execute(f"RELEASE {_MARK}")
         except apsw.SQLError:
