@@ -36,6 +36,7 @@ from tests.journal.attacked_world import (
     COLUMNS,
     OPEN_POLICY,
     POLICY,
+    Dump,
     Verdict,
     World,
     build,
@@ -45,7 +46,7 @@ from tests.journal.attacked_world import (
     under_attack,
 )
 from tests.journal.decided import ask, wire
-from tests.journal.sql_attacks import Attack, Dump, attacks
+from tests.journal.sql_attacks import Attack, attacks
 from tests.journal.tampering import Database
 from tests.lending import lend_writer_keys
 from tests.postgres import fresh_database
