@@ -143,6 +143,16 @@ def test_04_a_nested_call_that_is_open_makes_no_failure_of_the_outer_one(
     assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": inside, "outer": status}
 
 
+def test_04_a_write_whose_nested_call_lost_its_answer_is_not_failed(ledger: Driver) -> None:
+    with pytest.raises(ConnectionResetError):
+        ledger.run(
+            charge(tool="outer"),
+            lambda effect: ledger.run(charge(tool="inner"), Count(ConnectionResetError("lost"))),
+            side_effect="write",
+        )
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"inner": "in_doubt", "outer": "in_doubt"}
+
+
 def test_04_a_read_that_waits_for_a_person_inside_goes_on_when_the_person_has_decided(ledger: Driver) -> None:
     """The outer call had failed for ever, and the approved payment was never made."""
     inner, paid = charge(tool="inner"), Count("paid")

@@ -77,6 +77,16 @@ def test_04_what_leaves_an_inner_call_open_settles_no_outer_one(side_effect: Sid
         assert meant(error, side_effect=side_effect) == ("in_doubt" if side_effect in DOUBTFUL else "failed")
 
 
+def test_04_what_an_inner_handler_raised_is_known_in_the_outer_one() -> None:
+    lost = TimeoutError("lost")
+    assert meaning_of(lost, handling_of(Options(side_effect="payment")), "eff_2") == "in_doubt"
+    assert meant(lost, side_effect="write") == "in_doubt"
+    assert meant(lost, side_effect="read") == "nothing"
+    known = ValueError("x")
+    assert meaning_of(known, handling_of(Options(side_effect="write")), "eff_2") == "failed"
+    assert meant(known, side_effect="write") == "failed"
+
+
 def test_doubt_is_the_default_of_these_classes() -> None:
     assert {"payment", "external_mutation", "notification", "delegation"} == DOUBTFUL
     assert meaning_of(ValueError("x"), handling_of(Options()), EFFECT) == "in_doubt", "also where no class is named"
