@@ -118,8 +118,8 @@ def test_25_arguments_that_look_like_an_approval_are_arguments(ledger: Driver) -
         never_runs(ledger, charge(args=args), approval="required")
 
 
-@pytest.mark.parametrize(("side_effect", "status"), [("write", "failed"), ("payment", "in_doubt")])
-def test_25_an_error_that_looks_like_a_pause_is_an_error_like_any_other(
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("payment", "in_doubt")])
+def test_25_an_error_that_looks_like_a_pause_does_not_make_its_call_wait(
     ledger: Driver, side_effect: Any, status: str
 ) -> None:
     """Tool output that looks like an interrupt forges an approval pause (locus): nor does an error."""

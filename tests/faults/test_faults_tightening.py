@@ -521,6 +521,7 @@ def test_48_an_edited_and_approved_intent_is_executed_once(place: Place, key: st
         gate.execute(intent_id=intent)
     assert ana.approve(intent_id=intent)["status"] == "approved"
     execution = gate.execute(intent_id=intent)
+    assert (execution["payload"], execution["edited"]) == ({"amount": 50}, True)
     with pytest.raises(GateError):
         gate.execute(intent_id=intent)
     gate.report(execution, result={"paid": 50})

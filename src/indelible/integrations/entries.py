@@ -116,6 +116,7 @@ class Entry:
 
     def _heard(self, recorded: Any) -> Any:
         """Return what the tool gave; if parts of that are redacted, as it is recorded, now as on each replay."""
+        self._entered_id = None  # the call has ended well: what fails from here on is no error of its
         if holds_mark(recorded):
             self._live = [] if isinstance(self._live, list) else None
             recorded = _texts_of(recorded)

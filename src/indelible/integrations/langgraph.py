@@ -406,8 +406,9 @@ class _Entry(Entry):
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
         with self.running(effect), _noting() as noted:
+            request = self._with_recorded_args(effect)
             try:
-                given: Given | ParentCommand = self._checked(self._execute(self._with_recorded_args(effect)), noted)
+                given: Given | ParentCommand = self._checked(self._execute(request), noted)
             except GraphBubbleUp as bubble:
                 given = self._handed_up(bubble, effect)
             except Exception as error:
@@ -491,10 +492,9 @@ class _AsyncEntry(_Entry):
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
         with self.running(effect), _noting() as noted:
+            request = self._with_recorded_args(effect)
             try:
-                given: Given | ParentCommand = self._checked(
-                    await self._execute(self._with_recorded_args(effect)), noted
-                )
+                given: Given | ParentCommand = self._checked(await self._execute(request), noted)
             except GraphBubbleUp as bubble:
                 given = self._handed_up(bubble, effect)
             except Exception as error:

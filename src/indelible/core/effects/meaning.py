@@ -58,8 +58,6 @@ ENDING: tuple[type[IndelibleError], ...] = (
 
 Every other error of the ledger leaves a call open. A call in doubt may have happened, and one that waits may yet.
 """
-_OPEN = "_indelible_open"
-"""Names the effect that an exception left open."""
 # The class of the tool, the package, and the exception. The provider raises it after it has judged the request and done
 # nothing. In a tool of another class it speaks of something beside the deed, as a receipt that could not be mailed.
 KNOWN_REFUSALS: frozenset[tuple[SideEffect, str, str]] = frozenset(
@@ -91,9 +89,9 @@ def meaning_of(
         is_interruption: True if the handler was cancelled or ran out of time.
     """
     meaning = _meaning(error, handling, effect_id, has_sent=has_sent, is_interruption=is_interruption)
-    if meaning != "failed" and not hasattr(error, _OPEN):
+    if meaning != "failed" and not hasattr(error, "left_open_in"):
         with suppress(AttributeError, TypeError):  # so that an outer call, which it passes through, knows
-            setattr(error, _OPEN, effect_id)
+            error.left_open_in = effect_id  # type: ignore[attr-defined]
     return meaning
 
 
@@ -123,7 +121,7 @@ def _leaves_open(error: BaseException, effect_id: str) -> bool:
         return any(_leaves_open(one, effect_id) for one in error.exceptions)
     if isinstance(error, NothingHappened):
         return not is_about(error, effect_id)
-    if getattr(error, _OPEN, effect_id) != effect_id:
+    if getattr(error, "left_open_in", effect_id) != effect_id:
         return True  # the inner call raised what its handler raised, and is in doubt
     return isinstance(error, IndelibleError) and not isinstance(error, ENDING)
 
