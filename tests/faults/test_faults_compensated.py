@@ -269,3 +269,34 @@ def test_96_what_makes_good_may_be_said_by_the_ledger_or_by_a_call_of_a_tool_tha
         ledger.run(call, Count(), side_effect=side_effect, **more)
     assert [(one.effect.tool, one.status) for one in ledger.compensate("r1")] == [("charge", "done")]
     assert undone == ["charge"]
+
+
+def test_96_calls_of_one_tool_that_say_different_compensations_are_refused(ledger: Driver, shell: Shell) -> None:
+    """A function that knows its call by a variable would make good the wrong call, or one call twice."""
+    refunded: list[str] = []
+
+    def charge(order: str) -> Any:
+        charge_id = f"ch_{order}"
+        call = ToolCall(tool="stripe.charge", args={"order": order}, run_id="orders")
+        return ledger.run(
+            call, lambda _: charge_id, side_effect="payment", compensate=lambda effect: refunded.append(charge_id)
+        )
+
+    charge("1")
+    with pytest.raises(BadCall, match=r"effect\.detail"):
+        charge("2")
+    assert [one.status for one in ledger.compensate("orders")] == ["done"]
+    assert refunded == ["ch_1"]
+
+
+def test_96_calls_of_one_tool_may_each_write_the_same_compensation(ledger: Driver, shell: Shell) -> None:
+    refunded: list[str] = []
+    for order in ("1", "2"):
+        ledger.run(
+            ToolCall(tool="stripe.charge", args={"order": order}, run_id="orders"),
+            lambda effect: f"ch_{effect.args['order']}",
+            side_effect="payment",
+            compensate=lambda effect: refunded.append(effect.detail),
+        )
+    assert [one.status for one in ledger.compensate("orders")] == ["done", "done"]
+    assert refunded == ["ch_2", "ch_1"]

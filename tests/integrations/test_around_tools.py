@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import mcp_types
 import pytest
@@ -16,8 +16,8 @@ from agents import Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.tools import tool
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.tools import InjectedToolCallId, StructuredTool, ToolException, tool
 from langgraph.types import Command
 from mcp.client import Client
 from mcp.server import Server
@@ -33,6 +33,7 @@ from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.mcp import ledger_proxy
 from indelible.integrations.openai_agents import LedgerTools
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.results import ToolError
 from tests.integrations.langchain_agents import THREAD, Scripted, calls
 from tests.scenarios.shells import prepare_store
 
@@ -107,6 +108,39 @@ def test_37_what_langchain_raises_after_a_tool_returned_leaves_doubt(
         assert run({"messages": [("user", "go")]}, config)["__interrupt__"][0].value["type"] == "indelible.in_doubt"
     (effect,) = ledger.effects(tool=one.name)
     assert (effect.status, len(done)) == (("failed", 0) if one is declined else ("in_doubt", 1))
+
+
+def refuses(order: str) -> str:
+    """Save."""
+    raise ToolException("no such folder")
+
+
+def tells(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolMessage:
+    """Save."""
+    return ToolMessage("no such folder", tool_call_id=tool_call_id, status="error")
+
+
+@pytest.mark.parametrize(
+    ("terms", "status"),
+    [
+        ({"side_effect": "write"}, "failed"),
+        ({"side_effect": "payment"}, "in_doubt"),
+        ({"side_effect": "payment", "failed_on": ToolError}, "failed"),
+    ],
+)
+@pytest.mark.parametrize("shell", ["blocking", "awaited"])
+@pytest.mark.parametrize("function", [refuses, tells])
+def test_37_an_error_that_a_tool_tells_by_langchain_s_own_means_is_the_tool_s(
+    ledger: Ledger, function: Any, shell: str, terms: Any, status: str
+) -> None:
+    """`handle_tool_error` makes a message of a `ToolException`, and a tool may return such a message itself."""
+    one = StructuredTool.from_function(function, name="save", handle_tool_error=True)
+    behind = LedgerMiddleware(ledger, terms={"save": terms}, on_error="tell", model_turns=False)
+    graph: Any = create_agent(Scripted(responses=asked("save")), [one], middleware=[behind])
+    run = graph.invoke if shell == "blocking" else lambda *args: asyncio.run(graph.ainvoke(*args))
+    result = run({"messages": [("user", "go")]}, THREAD)
+    (effect,) = ledger.effects(tool="save")
+    assert (effect.status, "__interrupt__" in result) == (status, status == "in_doubt")
 
 
 PDF = b"%PDF-1.7\n%\xe2\xe3"

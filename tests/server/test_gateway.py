@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,6 +68,22 @@ def unrecordable(now: Any = print) -> None: ...
 
 async def book_later(**args: Any) -> str:
     return "later"
+
+
+def end_all(how: str) -> None:
+    """Ends its process, as a script does that is called as a function."""
+    CALLS.append({"how": how})
+    sys.exit(how)
+
+
+async def end_all_later(how: str) -> None:
+    CALLS.append({"how": how})
+    raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "cancel": asyncio.CancelledError}[how]
+
+
+async def take_long(**args: Any) -> None:
+    CALLS.append(args)
+    await asyncio.Event().wait()
 
 
 class Bank(http.server.BaseHTTPRequestHandler):
@@ -201,6 +218,16 @@ schema = {{ type = "object", properties = {{ amount = {{ type = "integer" }} }},
 
 [tools."books.later"]
 python = "tests.server.test_gateway:book_later"
+
+[tools."books.ends"]
+python = "tests.server.test_gateway:end_all"
+
+[tools."books.ends_later"]
+python = "tests.server.test_gateway:end_all_later"
+
+[tools."books.long"]
+python = "tests.server.test_gateway:take_long"
+timeout_s = 0.05
 """
 
 
@@ -659,6 +686,26 @@ def test_tools_are_listed_without_where_they_are(place: Place, bank: Any) -> Non
 
 
 @pytest.mark.parametrize(
+    ("tool", "args"),
+    [
+        ("books.ends", {"how": "exit"}),
+        ("books.ends_later", {"how": "exit"}),
+        ("books.ends_later", {"how": "interrupt"}),
+        ("books.ends_later", {"how": "cancel"}),
+        ("books.long", {"order": "1"}),
+    ],
+)
+def test_41_a_function_that_ends_its_process_or_takes_too_long_is_in_doubt_and_the_server_runs_on(
+    place: Place, tool: str, args: dict[str, str]
+) -> None:
+    for _ in range(2):
+        answer = place.post(tool, args)
+        assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, "effect-in-doubt")
+    assert [args] == CALLS
+    assert place.post("books.later", {}).json()["value"] == "later"
+
+
+@pytest.mark.parametrize(
     ("text", "why"),
     [
         ("tools = 1", "nothing else"),
@@ -680,6 +727,7 @@ def test_tools_are_listed_without_where_they_are(place: Place, bank: Any) -> Non
         ('[tools.x]\nurl = "https://x"\nnothing = ["429"]', "nothing"),
         ('[tools.x]\nurl = "https://x"\nrefused = [429]\nnothing = [429]', "either"),
         ('[tools.x]\npython = "tests.server.test_gateway:book"\nrefused = [422]', "refused"),
+        ('[tools.x]\npython = "tests.server.test_gateway:book"\nheaders = { A = "b" }', "headers is for"),
         ('[tools.x]\npython = "tests.server.test_gateway:unrecordable"', "default"),
         ('[tools.x]\nurl = "https://x"\ndedupe = "call"', "dedupe"),
         ('[tools.x]\nurl = "https://x"\nkey = "order"', "key"),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from types import MappingProxyType
+from types import FunctionType, MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from indelible.core.approvals.approval import Approval
@@ -139,6 +139,15 @@ class Preparing:
             return said
         return self._options.compensate
 
+    def _keep_compensation(self, tool: str, said: Callable[[Effect], Any]) -> None:
+        """Keep what a call says makes it good; another function would make good other calls of the tool too."""
+        if not _are_same(self._compensations_said.setdefault(tool, said), said):
+            raise BadCall(
+                f"{tool}: an earlier call has another compensate=, and one function makes good all calls of a tool. "
+                "It gets the effect: read what to undo from effect.args and effect.detail, and not from a variable "
+                "around it"
+            )
+
     def _recorded_subject(self, effect: Effect) -> bytes | None:
         """Return the mark of the person whom an effect is about, as it is recorded; None if about no person."""
         told = self._engine.store.payloads(self.tenant, effect.run_id, [effect.opened_seq])
@@ -162,7 +171,7 @@ class Preparing:
             call = tool.completed(call, words)
         handling = self._handling(call.tool, words)
         if words and (compensate := words.get("compensate")) is not None:
-            self._compensations_said[call.tool] = compensate
+            self._keep_compensation(call.tool, compensate)
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
         is_alone = False
@@ -279,6 +288,16 @@ class Preparing:
         from indelible.core.privacy.encryption import opened_value
 
         return opened_value(payload.value, Ref(self.tenant, payload.run_id, ""), payload.field, self._data_keys.find)
+
+
+def _are_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
+    """Say whether two functions do the same: one object, or one definition around the same values, as a lambda is."""
+    if one == other:
+        return True
+    if not isinstance(one, FunctionType) or not isinstance(other, FunctionType) or one.__code__ is not other.__code__:
+        return False
+    defaults = (one.__defaults__, one.__kwdefaults__) == (other.__defaults__, other.__kwdefaults__)
+    return defaults and (one.__closure__ or ()) == (other.__closure__ or ())
 
 
 def _check_unmarked(call: ToolCall, args_json: bytes) -> None:

@@ -408,12 +408,13 @@ class _Entry(Entry):
         with self.running(effect), _noting() as noted:
             request = self._with_recorded_args(effect)
             try:
-                given: Given | ParentCommand = self._checked(self._execute(request), noted)
+                given: Given | ParentCommand = self._execute(request)
             except GraphBubbleUp as bubble:
                 given = self._handed_up(bubble, effect)
             except Exception as error:
                 self._tell_apart(error, effect)
                 raise
+            self._check(given, noted, effect)
         return self._kept(given)
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
@@ -431,12 +432,14 @@ class _Entry(Entry):
         self.entered, self.said = effect.id, None
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
-    def _checked(self, result: Given, noted: _Noted) -> Given:
-        """Return what the tool gave; raise what a node made a message of."""
-        if isinstance(result, ToolMessage) and result.status == "error":
-            self.said = result
-            raise noted.error or ToolError(result.text)
-        return result
+    def _check(self, given: Given | ParentCommand, noted: _Noted, effect: RunningEffect) -> None:
+        """Raise the error that a message tells: what a node made the message of, or the tool's own word."""
+        if not isinstance(given, ToolMessage) or given.status != "error":
+            return
+        self.said = given
+        if isinstance(noted.error, Exception):
+            self._tell_apart(noted.error, effect)
+        raise noted.error or ToolError(given.text)
 
     def _handed_up(self, bubble: GraphBubbleUp, effect: RunningEffect) -> ParentCommand:
         """Return what a tool hands over to a graph above: it has ended. One that pauses has not.
@@ -494,12 +497,13 @@ class _AsyncEntry(_Entry):
         with self.running(effect), _noting() as noted:
             request = self._with_recorded_args(effect)
             try:
-                given: Given | ParentCommand = self._checked(await self._execute(request), noted)
+                given: Given | ParentCommand = await self._execute(request)
             except GraphBubbleUp as bubble:
                 given = self._handed_up(bubble, effect)
             except Exception as error:
                 self._tell_apart(error, effect)
                 raise
+            self._check(given, noted, effect)
         return self._kept(given)
 
 

@@ -29,6 +29,7 @@ from indelible.errors import (
     BadCall,
     EffectFailed,
     EffectInDoubt,
+    IndelibleError,
     MayHaveHappened,
     NotAuthenticated,
     NothingHappened,
@@ -163,7 +164,8 @@ class Gateway:
         except Exception as error:
             if isinstance(error, _Revoked):
                 raise error.problem from None
-            if error in raised:  # the tool's own: how the effect stands now says what it means
+            is_of_tool = error in raised or (entered and not isinstance(error, IndelibleError))
+            if is_of_tool:  # its own, or its time ran out: how the effect stands now says what that means
                 return await _meaning(ledger, entered[-1], tool, error)
             if isinstance(error, EffectFailed):
                 return Came(effect=error.effect, replayed=True, error=str(error))
@@ -287,10 +289,19 @@ async def _meaning(ledger: AsyncLedger, entered: Effect, tool: GatewayTool, erro
 
 
 async def _called(function: Any, args: Mapping[str, Any]) -> Any:
-    if inspect.iscoroutinefunction(function):
-        return await function(**args)
-    value = await in_own_thread(lambda: function(**args))
-    return await value if inspect.isawaitable(value) else value
+    """Return what a function returns. If it calls `sys.exit` or cancels itself, its call is in doubt; the server runs on."""
+    try:
+        if inspect.iscoroutinefunction(function):
+            return await function(**args)
+        value = await in_own_thread(lambda: function(**args))
+        return await value if inspect.isawaitable(value) else value
+    except Exception:
+        raise
+    except BaseException as ended:
+        task = asyncio.current_task()
+        if isinstance(ended, asyncio.CancelledError) and task is not None and task.cancelling():
+            raise
+        raise MayHaveHappened(f"the function raised {type(ended).__name__}") from ended
 
 
 class _Answer(NamedTuple):

@@ -39,6 +39,7 @@ from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, Misconfigured
 
 DEFAULT_TIMEOUT = timedelta(seconds=30)
+_OF_REQUESTS = frozenset({"headers", "refused", "nothing"})
 _WHERE = frozenset({"url", "python", "headers", "timeout_s", "description", "schema", "refused", "nothing"})
 _TREATED = frozenset(
     {"side_effect", "approval", "on_crash", "on_repeat", "downstream_window_s", "exclusive", "reconcile"}
@@ -184,6 +185,8 @@ def _tool(place: str, name: str, told: Any, environment: Mapping[str, str]) -> G
         raise Misconfigured(f"{place}: is a table with some of {', '.join(sorted(_WORDS))}")
     if ("url" in told) == ("python" in told):
         raise Misconfigured(f"{place}: give either url or python: where it runs")
+    if "python" in told and (unused := _OF_REQUESTS & set(told)):
+        raise Misconfigured(f"{place}: {', '.join(sorted(unused))} is for a tool with url; this one is a function")
     try:
         function = function_at(place, told["python"]) if "python" in told else None
         schema = _schema(place, told.get("schema"))
@@ -218,6 +221,8 @@ def _words(place: str, told: Mapping[str, Any]) -> OptionWords:
         raise BadCall(f"side_effect is one of {', '.join(SIDE_EFFECTS)}")
     if "url" in told:
         words["marks_sending"] = True  # our client sends it, and sees whether it left
+    elif "timeout_s" in told:
+        words["timeout"] = timedelta(seconds=float(told["timeout_s"]))
     if "downstream_window_s" in told:
         words["downstream"] = Idempotent(window=timedelta(seconds=float(told["downstream_window_s"])))
     if "reconcile" in told:
@@ -242,7 +247,7 @@ def _identity(told: Mapping[str, Any]) -> IdentityWords:
 def _statuses(word: str, told: Mapping[str, Any]) -> frozenset[int]:
     listed = told.get(word, [])
     is_one = isinstance(listed, list) and all(type(one) is int and 300 <= one <= 599 for one in listed)
-    if not is_one or ("url" not in told and listed):
+    if not is_one:
         raise BadCall(f"{word} is a list of statuses that the tool at url answers with, as in {word} = [422]")
     if word == "nothing" and set(listed) & set(told.get("refused", [])):
         raise BadCall("a status is either refused, for good, or nothing, to be tried again")
