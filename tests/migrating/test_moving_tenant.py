@@ -164,7 +164,7 @@ def test_65_the_writer_keys_of_a_moved_tenant_are_used_at_once_and_can_be_export
 ) -> None:
     one, other = f"sqlite:///{tmp_path / 'one.db'}", store_url
     for url in (one, other):
-        indelible.migrate(url, writer_keys=True)
+        indelible.migrate(url)
     filled(one, "acme")
     with Ledger.open(other, tenant="acme", seal=False) as ledger:  # before the tenant is there
         assert ledger.effects() == []
