@@ -57,7 +57,7 @@ def test_looking_at_keys_makes_none(cli: Cli, ledger_url: str, keys: Path) -> No
     assert "No keys yet" in said
     assert "indelible keys create" in said
     assert cli("keys", "list", "--json").json["keys"] == []
-    assert not keys.exists()
+    assert not list(keys.rglob("*.pem"))
 
 
 def test_without_a_key_there_is_nothing_to_export(cli: Cli, ledger_url: str) -> None:
@@ -242,6 +242,38 @@ def test_65_a_ledger_that_was_begun_without_writer_keys_stays_without(
     assert cli("keys", "export-writer", "--json", code=1).error["type"] == "KeyUnusable"
     work(store_url, "acme")
     assert not list(keys.rglob("writers.key"))
+
+
+def test_65_the_doctor_says_whether_the_writer_keys_are_here(
+    cli: Cli, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verdict() -> tuple[str, str]:
+        checks = cli("doctor", "--json", code=None).json["checks"]
+        assert "ledger" not in {check["name"] for check in checks}
+        return next((check["verdict"], check["fix"] or "") for check in checks if check["name"] == "writer keys")
+
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
+    cli("migrate")
+    work(store_url)
+    assert verdict() == ("ok", "")
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "none"))
+    found, fix = verdict()
+    assert found == "warn"
+    assert "indelible keys export-writer" in fix
+    assert VARIABLE in fix
+
+
+def test_65_the_doctor_warns_of_a_ledger_without_writer_keys(
+    cli: Cli, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
+    cli("migrate", "--no-writer-keys")
+    work(store_url)
+    for given, expected in ((None, "warn"), ("none", "ok")):
+        if given is not None:
+            monkeypatch.setenv(VARIABLE, given)
+        checks = cli("doctor", "--json", code=None).json["checks"]
+        assert [check["verdict"] for check in checks if check["name"] == "writer keys"] == [expected]
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ ROTATIONS = 3
 @pytest.fixture
 def rotated(store_url: str, tmp_path: Path) -> Iterator[tuple[Ledger, list[str]]]:
     """A ledger whose key was changed three times, with calls in between, and all its keys, the oldest first."""
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         keys = []
         for number in range(ROTATIONS + 1):
@@ -182,7 +182,7 @@ def test_68_a_ledger_that_was_set_back_past_rotations_is_verified_with_no_key_th
     store_url: str, tmp_path: Path, back_to: int, has_grown: bool
 ) -> None:
     """By a restore, a failover that lost commits, or heads that were cut: the signer remembers."""
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     backup, keys = Backup(store_url), []
     place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
     for number in range(ROTATIONS + 1):

@@ -214,10 +214,10 @@ def writer_keys(store: Store, keys: Path | None, tenant: str) -> WriterKeys | No
     if master is None and not given:
         if store.has_macs():
             raise KeyUnusable(
-                f"the rows of {store.ledger_name} carry macs, and its writer keys are not in {ring}. If they are in "
-                "another folder, name it with INDELIBLE_KEYS. Else run on the machine that has them: indelible keys "
-                f"export-writer --tenant {shlex.quote(tenant)} --url {shlex.quote(store.address)}; then set "
-                f"${VARIABLE} to what it prints, here. Nothing was written"
+                f"the rows of {store.ledger_name} carry macs, and its writer keys are not in {ring}, so nothing was "
+                "written; if they are in another folder, name it with INDELIBLE_KEYS. Else run on the machine that has "
+                f"them: indelible keys export-writer --tenant {shlex.quote(tenant)} --url {shlex.quote(store.address)} "
+                f"and set ${VARIABLE} to what it prints, here"
             )
         return None
     return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring, store)

@@ -329,6 +329,10 @@ SELECT DISTINCT tenant FROM indelible_runs ORDER BY tenant
 -- Do this ledger's rows carry macs?
 SELECT has_macs FROM indelible_ledger
 
+-- name: begin_macs
+-- The rows of a new ledger do.
+UPDATE indelible_ledger SET has_macs = 1
+
 -- name: ledger_name
 -- The name of this ledger.
 SELECT name FROM indelible_ledger
@@ -338,5 +342,5 @@ SELECT name FROM indelible_ledger
 SELECT body FROM indelible_sheets WHERE tenant = :tenant AND kind = 'origin' AND id = 'journal'
 
 -- name: name_ledger
--- Names a new ledger, and says whether its rows carry macs.
-INSERT INTO indelible_ledger (only_row, name, created_at, has_macs) VALUES (1, ?, ?, ?)
+-- Names a new ledger.
+INSERT INTO indelible_ledger (only_row, name, created_at) VALUES (1, ?, ?)

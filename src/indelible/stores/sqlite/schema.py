@@ -45,10 +45,11 @@ def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool, begi
             row = (migration.number, migration.name, micros(now))
             connection.execute("INSERT INTO indelible_migrations VALUES (?, ?, ?)", row)
         if done == 0:
-            name = f"ledger-{uuid.uuid4().hex[:12]}"
+            queries, name = load_queries(__package__), f"ledger-{uuid.uuid4().hex[:12]}"
+            connection.execute(queries["name_ledger"], (name, micros(now)))
             if begin is not None:
                 begin(name)
-            connection.execute(load_queries(__package__)["name_ledger"], (name, micros(now), int(begin is not None)))
+                connection.execute(queries["begin_macs"])
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
