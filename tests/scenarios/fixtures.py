@@ -12,6 +12,8 @@ from uuid import uuid4
 import pytest
 
 from indelible.testing.clock import FakeClock
+from tests.conftest import _KEYS
+from tests.lending import lent_folder
 from tests.postgres import fresh_database
 from tests.scenarios.shells import Driver, Shell, prepare_store
 
@@ -72,6 +74,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("INDELIBLE_KEYS", str(folder))
     if scenario_url.startswith("postgres"):
         monkeypatch.setenv("INDELIBLE_REDACTION_KEY", _shared_redaction_key(scenario_url))
+        lent_folder(Path(_KEYS.name), folder)
     return folder
 
 
@@ -80,8 +83,6 @@ _SHARED: dict[str, str] = {}
 
 def _shared_redaction_key(url: str) -> str:
     """Gives the redaction key of a database that other scenarios use too, who made it in the folder of all tests."""
-    from tests.conftest import _KEYS
-
     if url not in _SHARED:
         from indelible.journal.keys.redaction_key import RedactionKey
         from indelible.stores import open_store

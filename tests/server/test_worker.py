@@ -32,6 +32,7 @@ from indelible.server.signin.identity import Identity
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import open_store
 from tests.cli.test_serve import wait_until_it_answers
+from tests.lending import lent_folder
 from tests.notify.receivers import receiving
 from tests.server.serving import Served
 from tests.waiting import PATIENCE, eventually, free_port
@@ -89,11 +90,11 @@ def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
 
 
 def test_a_server_without_the_key_leaves_the_work_to_one_that_has_it(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=True) as ledger:
         charge(ledger, 1)
         ledger.seal()
-        with server(store_url, tmp_path / "no keys") as poor:
+        with server(store_url, lent_folder(tmp_path / "keys", tmp_path / "no keys")) as poor:
             eventually(lambda: poor.worker is not None and poor.worker.state.problems > 0)
             with server(store_url, tmp_path / "keys") as rich:
                 eventually(lambda: role(rich) == "leading")
@@ -143,7 +144,7 @@ def test_an_effect_whose_worker_never_reported_is_called_in_doubt_and_old_replie
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One round, by a clock that is ahead: what is decided is decided by the store's time."""
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         short = {"lease": timedelta(microseconds=1)}
         held = ledger.begin(ToolCall(tool="pay", run_id="r"), side_effect="payment", **short)  # type: ignore[arg-type]
@@ -167,7 +168,7 @@ def test_an_effect_whose_worker_never_reported_is_called_in_doubt_and_old_replie
 
 
 def test_payloads_are_erased_when_they_are_older_than_they_are_kept(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, tenant="acme", keys=tmp_path / "keys", seal=False) as ledger:
         charge(ledger, 1)
         kept = Upkeep(ledger, lambda: ["acme"], tell=_fail, retain=timedelta(days=1))
