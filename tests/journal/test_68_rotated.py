@@ -31,6 +31,7 @@ from indelible.stores.remote import RemoteStore
 from tests.journal.exported import call, key_of, store_of
 from tests.journal.tampering import Database
 from tests.journal.test_set_back import Backup
+from tests.lending import lent_folder
 from tests.server.serving import serve_believing
 
 ROTATIONS = 3
@@ -199,7 +200,8 @@ def test_68_a_ledger_that_was_set_back_past_rotations_is_verified_with_no_key_th
             ledger.seal()
     backup.put_back()
     if has_grown:
-        with Ledger.open(store_url, keys=tmp_path / "none", seal=False) as ledger:
+        unsigned = lent_folder(tmp_path / "keys", tmp_path / "none")
+        with Ledger.open(store_url, keys=unsigned, seal=False) as ledger:
             for number in range(40):
                 ledger.run(call("note", "order-3", n=number), lambda effect: 3)
             ledger._engine.store.journal.integrate("default", 1000)

@@ -212,14 +212,12 @@ def test_a_payment_where_nobody_seals_does_not_wait(place: dict[str, Any]) -> No
 def test_with_the_signer_away_calls_go_on_and_the_log_says_so(
     place: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    del place["keys"]
     with caplog.at_level(logging.ERROR, "indelible.journal"), Ledger.open(**place, signer=Broken()) as ledger:
         assert ledger.run(charge(), Count("ok"), side_effect="payment") == "ok"
     assert "wake it up" in caplog.text
 
 
 def test_with_the_signer_away_a_careful_ledger_refuses_before_anything_runs(place: dict[str, Any]) -> None:
-    del place["keys"]
     handler = Count("ok")
     with Ledger.open(**place, signer=Broken(), on_unsealed="refuse") as ledger:
         with pytest.raises(NotSealed, match="is recorded"):
