@@ -26,6 +26,7 @@ from indelible.cli.doctor.command import examine
 from indelible.cli.opening import Where
 from indelible.core.journal.notes import parse_head, parse_note
 from indelible.engine import writer
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import (
     BadCall,
@@ -71,6 +72,7 @@ class Office:
         self.url, self.folder = url, folder
         migrate(url)
         store = open_store(url)
+        authenticate_rows(store, None)
         self.token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
         store.close()
         self.client = httpx2.Client(

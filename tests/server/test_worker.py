@@ -23,6 +23,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.leases import LEASES_TENANT, lease_filter, read_lease
 from indelible.core.remote.replies import KEPT_FOR, Reply, reply_sheet
 from indelible.core.sheets import SheetFilter
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import StoreUnavailable
 from indelible.server.app import create_app
@@ -44,7 +45,7 @@ SECRET = "whsec_" + "MTIz" * 10
 @contextmanager
 def server(url: str, keys: Path, lease: timedelta = SHORT) -> Iterator[Ledgers]:
     """The part of a server that does the work, without its sockets."""
-    ledgers = Ledgers(open_store(url), seal=False)
+    ledgers = Ledgers(open_store(url), seal=False, keys=keys)
     ledgers.worker = Worker(ledgers, Rounds(lease=lease), keys=keys)
     ledgers.worker.start()
     try:
@@ -214,6 +215,7 @@ def work_of(url: str) -> str:
 def test_when_the_server_that_works_is_killed_the_other_one_goes_on(store_url: str, tmp_path: Path) -> None:
     migrate(store_url)
     store = open_store(store_url)
+    authenticate_rows(store, None)
     token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
     store.close()
     channels = tmp_path / "channels.json"
