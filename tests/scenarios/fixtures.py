@@ -29,6 +29,8 @@ def _scenario_database(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def scenario_url(request: pytest.FixtureRequest) -> str:
     """A store that is ready; the tables may hold other tenants' effects."""
+    if request.param == "postgres" and "without_writer_keys" in request.fixturenames:
+        return prepare_store(request.getfixturevalue("postgres_url"))  # the shared one has keys
     if request.param == "postgres":
         if "INDELIBLE_TEST_POSTGRES" not in os.environ:
             request.getfixturevalue("postgres_server")  # up again, if a test before this one killed it

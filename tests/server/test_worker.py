@@ -68,7 +68,7 @@ def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indelible.engine.upkeep.LOOK_FOR_TENANTS_EVERY", 0.1)
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with ExitStack() as stack:
         long = timedelta(seconds=PATIENCE)  # however slow the first one is, the second one waits until it is told
         first = stack.enter_context(server(store_url, tmp_path / "keys", lease=long))
@@ -105,7 +105,7 @@ def test_a_server_without_the_key_leaves_the_work_to_one_that_has_it(store_url: 
 def test_trouble_of_the_worker_shows_and_takes_nothing_down(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(sqlite_url)
+    migrate(sqlite_url, keys=tmp_path / "keys")
     with server(sqlite_url, tmp_path / "keys") as ledgers:
         eventually(lambda: role(ledgers) == "leading")
 
@@ -128,7 +128,7 @@ def test_trouble_of_the_worker_shows_and_takes_nothing_down(
 def test_a_store_that_is_away_costs_the_lease_and_nothing_else(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(sqlite_url)
+    migrate(sqlite_url, keys=tmp_path / "keys")
     with server(sqlite_url, tmp_path / "keys", lease=timedelta(seconds=0.5)) as ledgers:
         eventually(lambda: role(ledgers) == "leading")
 
