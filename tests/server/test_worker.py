@@ -77,7 +77,7 @@ def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
         assert second.worker is not None
         eventually(lambda: second.worker is not None and second.worker.state.is_done)
         assert role(second) == "standing by"
-        with Ledger.open(store_url, tenant="acme", seal=False) as ledger:
+        with Ledger.open(store_url, tenant="acme", keys=tmp_path / "keys", seal=False) as ledger:
             charge(ledger, 1)
             eventually(lambda: (head := ledger.tree_head()) is not None and head.size == 3)
             assert first.worker is not None
