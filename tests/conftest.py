@@ -112,6 +112,19 @@ def store_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture
+def without_writer_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets ledgers be begun without writer keys: a test writes to their tables, or plays a process without keys."""
+    monkeypatch.setenv("INDELIBLE_WRITER_KEYS", "none")
+
+
+@pytest.fixture
+def own_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of keys for one test; take it before what begins a ledger."""
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    return tmp_path / "keys"
+
+
 # Each scenario goes through three shells and on both stores; all six pairs of them take three times as long.
 _LEFT_OUT = ("[blocking-postgres", "[async-sqlite")
 # Of the scenarios over HTTP one in so many runs every day, chosen by its name; INDELIBLE_MATRIX=http runs them all.

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from indelible.journal.keys.writers import VARIABLE, WriterKeys
+
+
+def lent_folder(keys: Path, to: Path) -> Path:
+    """Return a folder with the writer keys of each ledger in a folder of keys: its owner writes, and cannot sign."""
+    for found in list(keys.glob("*/writers.key")):
+        ring = to / found.parent.name
+        ring.mkdir(mode=0o700, parents=True, exist_ok=True)
+        to.chmod(0o700)
+        shutil.copy2(found, ring / found.name)
+    return to
 
 
 def lend_writer_keys(monkeypatch: pytest.MonkeyPatch, ledger: Any, *, with_rights: bool = True) -> None:

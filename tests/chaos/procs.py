@@ -57,7 +57,7 @@ class Child:
 
     def __init__(self, function: Callable[..., Any], *args: Any) -> None:
         self.line, theirs = _context().Pipe()
-        self._process = _context().Process(target=_child_main, args=(theirs, function, args), daemon=True)
+        self._process = _context().Process(target=_child_main, args=(theirs, _ours(), function, args), daemon=True)
         self._process.start()
         theirs.close()
         assert self._process.pid is not None
@@ -178,7 +178,13 @@ def _without_line(line: Connection, function: Callable[..., Any], args: tuple[An
     return function(*args)
 
 
-def _child_main(line: Connection, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+def _ours() -> dict[str, str]:
+    """Return our own variables as they are now: the server that forks has those of the first test."""
+    return {name: value for name, value in os.environ.items() if name.startswith("INDELIBLE_")}
+
+
+def _child_main(line: Connection, ours: dict[str, str], function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    os.environ.update(ours)
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
         value = function(line, *args)

@@ -207,6 +207,7 @@ def test_large_arguments_are_shown_whole(cli: Cli, ledger_url: str) -> None:
     assert all(f'"{line}"' in said for line in (lines[0], lines[9_999], lines[-1]))
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_what_was_altered_cannot_be_approved_from_the_page(cli: Cli, asked: Approval, ledger_url: str) -> None:
     edit = "UPDATE indelible_payloads SET value = {} WHERE field = 'args'"
     other = b'{"amount":1,"charge":"ch_1"}'
@@ -241,6 +242,7 @@ def test_votes_are_shown_with_their_reasons(cli: Cli, ledger_url: str) -> None:
     assert "1 more approval is needed" in said
 
 
+@pytest.mark.usefixtures("own_keys")
 def test_encrypted_arguments_are_shown_in_clear_and_are_bound(
     cli: Cli, ledger_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -173,6 +173,7 @@ def test_what_this_user_may_not_do_is_red(cli: Cli, tmp_path: Path, monkeypatch:
     assert f"{tmp_path} cannot be written" in said.out
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_effects_from_the_future_are_told(cli: Cli, sqlite_url: str) -> None:
     with Ledger.open(sqlite_url) as ledger:
         ledger.run(call("t"), lambda effect: None)
@@ -274,6 +275,7 @@ def test_approvals_past_their_end_that_nobody_attends_to_are_told(cli: Cli, priv
     assert found["late approvals"]["says"].startswith("1 approval past the end")
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_messages_that_do_not_go_out_are_told(cli: Cli, private: str) -> None:
     assert checks(cli)["messages"]["verdict"] == "ok"
     rule = {"name": "r", "match": {"tool": "*"}, "then": "ask", "approvals": {"notify": ["slack", "mail"]}}
@@ -317,6 +319,7 @@ def test_the_key_that_signs_and_what_is_sealed_are_told(cli: Cli, ids: dict[str,
     assert "under a signed head" in checks["journal"]["says"]
 
 
+@pytest.mark.usefixtures("own_keys")
 def test_keys_that_others_can_read_are_a_problem_with_its_cure(
     cli: Cli, ids: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

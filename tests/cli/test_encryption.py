@@ -17,7 +17,7 @@ from tests.stores.database import open_file
 CANARY = "CANARY-in-cipher"
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of keys for this test alone."""
     folder = tmp_path_factory.mktemp("keys")
@@ -90,6 +90,7 @@ def test_a_person_is_erased_with_their_key(ledger_url: str, keys: Path, cli: Cli
     assert list(keys.rglob("data/*/*.key")) == []
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_a_value_in_the_place_of_another_is_not_opened_and_is_called_altered(
     ledger_url: str, keys: Path, cli: Cli
 ) -> None:

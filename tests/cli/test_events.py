@@ -85,6 +85,7 @@ def test_a_break_before_the_page_does_not_hide_the_link_to_it(cli: Cli, ids: dic
     assert "CHAIN BROKEN at seq 4" in cli("events", "order-1", "--after", "3", code=1).out
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_an_altered_payload_is_shown_as_such(cli: Cli, ids: dict[str, str], ledger_url: str) -> None:
     edit = "UPDATE indelible_payloads SET value = ? WHERE run_id = 'order-1' AND seq = 2 AND field = 'args'"
     change(ledger_url, edit, b'{"amount":1,"charge":"ch_1"}')

@@ -88,6 +88,7 @@ def test_a_worker_keeps_sealing_until_it_is_told_to_stop(unsealed: str) -> None:
     assert said.rstrip().endswith("stopped")
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_a_worker_says_once_what_keeps_it_from_sealing(
     cli: Cli, unsealed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -57,7 +57,7 @@ def test_looking_at_keys_makes_none(cli: Cli, ledger_url: str, keys: Path) -> No
     assert "No keys yet" in said
     assert "indelible keys create" in said
     assert cli("keys", "list", "--json").json["keys"] == []
-    assert not keys.exists()
+    assert not list(keys.rglob("*.pem"))
 
 
 def test_without_a_key_there_is_nothing_to_export(cli: Cli, ledger_url: str) -> None:
@@ -196,7 +196,11 @@ def test_65_a_writer_key_lets_a_worker_without_the_folder_write_and_decide_nothi
     cli: Cli, store_url: str, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INDELIBLE_URL", store_url)
-    cli("migrate", "--writer-keys")
+    said = cli("migrate").out
+    assert str(next(keys.rglob("writers.key"))) in said
+    assert "indelible keys export-writer" in said
+    assert "export-writer" not in cli("migrate").out, "it is told once"
+    assert cli("migrate", "--json").json["writer_keys"] == str(next(keys.rglob("writers.key")))
     assert cli("keys", "export-writer", "--json").json["variable"] == VARIABLE
     line = cli("keys", "export-writer").out.strip()
     whole = cli("keys", "export-writer", "--rights").out.strip()
@@ -228,18 +232,55 @@ def test_65_a_writer_key_lets_a_worker_without_the_folder_write_and_decide_nothi
         Ledger.open(store_url, keys=tmp_path / "none", seal=False)
 
 
-def test_65_only_a_ledger_in_which_nothing_was_written_gets_writer_keys(cli: Cli, ledger_url: str) -> None:
-    work(ledger_url)
-    assert cli("migrate", "--writer-keys", "--json", code=2).error["type"] == "Misconfigured"
+def test_65_a_ledger_that_was_begun_without_writer_keys_stays_without(
+    cli: Cli, store_url: str, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
+    assert "writer keys" not in cli("migrate", "--no-writer-keys").out
+    work(store_url)
+    assert cli("migrate", "--json").json["writer_keys"] is None
     assert cli("keys", "export-writer", "--json", code=1).error["type"] == "KeyUnusable"
-    work(ledger_url, "acme")
+    work(store_url, "acme")
+    assert not list(keys.rglob("writers.key"))
+
+
+def test_65_the_doctor_says_whether_the_writer_keys_are_here(
+    cli: Cli, store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def verdict() -> tuple[str, str]:
+        checks = cli("doctor", "--json", code=None).json["checks"]
+        assert "ledger" not in {check["name"] for check in checks}
+        return next((check["verdict"], check["fix"] or "") for check in checks if check["name"] == "writer keys")
+
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
+    cli("migrate")
+    work(store_url)
+    assert verdict() == ("ok", "")
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "none"))
+    found, fix = verdict()
+    assert found == "warn"
+    assert "indelible keys export-writer" in fix
+    assert VARIABLE in fix
+
+
+def test_65_the_doctor_warns_of_a_ledger_without_writer_keys(
+    cli: Cli, store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_URL", store_url)
+    cli("migrate", "--no-writer-keys")
+    work(store_url)
+    for given, expected in ((None, "warn"), ("none", "ok")):
+        if given is not None:
+            monkeypatch.setenv(VARIABLE, given)
+        checks = cli("doctor", "--json", code=None).json["checks"]
+        assert [check["verdict"] for check in checks if check["name"] == "writer keys"] == [expected]
 
 
 @pytest.fixture
 def read_elsewhere(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A ledger with writer keys whose keys are not on this machine; the key that an auditor pinned."""
     monkeypatch.setenv("INDELIBLE_URL", store_url)
-    migrate(store_url, writer_keys=True)
+    migrate(store_url)
     work(store_url)
     with Ledger.open(store_url) as ledger:
         pinned = key_of(ledger)

@@ -10,6 +10,7 @@ import pytest
 
 from indelible.core.people.person import read_ticket
 from indelible.core.people.vouching import ProviderRules, Said, Vouched, Voucher, read_allowed
+from indelible.engine.authenticating import authenticate_rows
 from indelible.server.signin.people import People
 from indelible.server.signin.providers import Providers
 from indelible.server.signin.sightings import Sightings
@@ -33,6 +34,7 @@ def test_somebody_is_invited_listed_and_revoked(ledger_url: str, cli: Cli) -> No
     assert "approver, admin" in listed
     assert secret not in cli("people", "list", "--json").out
     store = open_store(ledger_url)
+    authenticate_rows(store, None)
     person, _ = People(store, "default").open_link(read_ticket(ticket))
     store.close()
     (shown,) = cli("people", "list", "--json").json["people"]
@@ -65,6 +67,7 @@ def test_when_a_token_was_last_used_is_listed(ledger_url: str, cli: Cli) -> None
     key = cli("apikeys", "create", "bot", "--scope", "agent", "--json").json["apikey"]
     assert "never" in cli("apikeys", "list").out
     store = open_store(ledger_url)
+    authenticate_rows(store, None)
     Sightings(store)._keep("default", key["id"], datetime(2030, 1, 31, 12, tzinfo=UTC), None)
     store.close()
     assert "2030-01-31" in cli("apikeys", "list").out
@@ -124,6 +127,7 @@ def test_87_a_providers_person_is_shown_converted_and_revoked(ledger_url: str, c
     rules = ProviderRules(issuer="https://id.example", allowed=(read_allowed("dept=it:auditor"),))
     said = Vouched(by=Voucher("https://id.example", "u1"), said=(Said("dept", "it"),), at=datetime.now(UTC))
     store = open_store(ledger_url)
+    authenticate_rows(store, None)
     Providers(store, "default").put_in_force(rules)
     for name, by in (("ana@example.com", said.by), ("bo@example.com", Voucher("https://id.example", "u2"))):
         People(store, "default").vouch(name, replace(said, by=by), rules)

@@ -39,6 +39,7 @@ def test_the_ledger_itself_is_verified(cli: Cli, key: str) -> None:
     assert set(told["attacks"]) == set(ATTACKS)
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_a_change_in_the_database_is_named(cli: Cli, key: str, ledger_url: str) -> None:
     change(ledger_url, "UPDATE indelible_effects SET status = ? WHERE tool = 'mail.send'", "succeeded")
     said = cli("verify", "--key", key, code=1)

@@ -17,6 +17,7 @@ from tests.docs.stage import Stage, call, declined, done, in_doubt, question
 from tests.journal.exported import key_of
 from tests.journal.watched import LOG, Log
 from tests.journal.watched import running as witness_running
+from tests.lending import lent_folder
 from tests.migrating.test_from_agent_ledger import CALLS, MADE_THERE, insert
 from tests.migrating.test_from_provedex import SIGNER, THEIRS
 from tests.migrating.test_from_zehrava import Gate
@@ -171,7 +172,7 @@ def notifications(stage: Stage) -> None:
     (stage.folder / "smtp.password").chmod(0o600)
     near = f"{receiver.url}/\n    http: true\n    ports: [{receiver.port}]\n    allow: [127.0.0.1/32]"
     stage.save("channels.yaml", "https://hooks.example.com/approvals", near)
-    with asking(stage.url, "ops") as ledger:
+    with asking(stage.url, "ops", keys=stage.terminal.env["INDELIBLE_KEYS"]) as ledger:
         ask(ledger, 1)
         ask(ledger, 2)
     code, said = stage.terminal.run("indelible worker --once --channels channels.yaml")
@@ -194,7 +195,8 @@ def journal(stage: Stage) -> None:
     def anew(command: str) -> str:
         if command == "indelible journal seal":
             shutil.copy(kept, database)
-            with Ledger.open(stage.url, seal=False) as ledger:
+            keys = lent_folder(stage.folder / ".indelible" / "keys", stage.folder / "writers")
+            with Ledger.open(stage.url, keys=keys, seal=False) as ledger:
                 done(ledger, 6)
         return command
 
@@ -244,7 +246,7 @@ def shards(stage: Stage) -> None:
     first = stage.postgres()
     second = stage.closing.enter_context(fresh_database(first))
     for url, tenant in ((first, "acme"), (second, "globex")):
-        migrate(url)
+        migrate(url, keys=stage.terminal.env["INDELIBLE_KEYS"])
         with Ledger.open(url, tenant=tenant, keys=stage.terminal.env["INDELIBLE_KEYS"]) as ledger:
             done(ledger)
             ledger.seal()

@@ -100,7 +100,7 @@ def test_74_two_conversations_one_order_one_press_in_slack_one_refund(tmp_path: 
                 eventually(lambda: len(slack.questions) == 1, PATIENCE)
                 assert "order-7" in shown(slack.messages[slack.questions[0]])
                 resumer = "python shop.py resume"
-                eventually(lambda: _is_told(store_url, "resume"), PATIENCE)
+                eventually(lambda: _is_told(store_url, "resume", tmp_path / "keys"), PATIENCE)
                 press(slack, port)
                 said = [shell.next_line(resumer) for _ in range(1 + len(promised))]
                 assert said == ["ready", *promised]
@@ -116,8 +116,8 @@ def test_74_two_conversations_one_order_one_press_in_slack_one_refund(tmp_path: 
     assert (tmp_path / "bank.txt").read_text(encoding="utf-8") == "order-7 4200\n"
 
 
-def _is_told(url: str, channel: str) -> bool:
+def _is_told(url: str, channel: str, keys: Path) -> bool:
     from tests.notify.recording import deliveries
 
-    with Ledger.open(url, seal=False) as ledger:
+    with Ledger.open(url, keys=keys, seal=False) as ledger:
         return any(one.status == "sent" for one in deliveries(ledger, topic=channel))

@@ -17,7 +17,7 @@ PAY = ToolCall(run_id="r", tool="pay", args={"amount": 5})
 
 @pytest.fixture
 def ledger(store_url: str, tmp_path: Path) -> Any:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as opened:
         yield opened
 
@@ -107,7 +107,7 @@ def test_04_a_claim_of_another_ledger_is_not_acknowledged(ledger: Ledger, outcom
 
 def test_04_a_result_is_not_acknowledged_if_the_database_was_put_back_meanwhile(store_url: str, tmp_path: Path) -> None:
     place: dict[str, Any] = {"url": store_url, "keys": tmp_path / "keys", "seal": False}
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     backup = Backup(store_url)
     Ledger.open(**place).close()
     backup.make()

@@ -506,7 +506,7 @@ def test_47_an_edit_that_is_asked_about_again_takes_the_key_of_the_call_that_it_
 def test_38_a_caller_that_waits_is_asked_again_and_redacted_values_stay_the_callers(
     store_url: str, tmp_path: Path, rules: list[str]
 ) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path)
     redaction: dict[str, Any] = {"redact": rules} if rules else {}
     with Ledger.open(store_url, run="r", keys=tmp_path) as ledger, Ledger.open(store_url, keys=tmp_path) as elsewhere:
         till = Till(ledger)

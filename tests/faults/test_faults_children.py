@@ -81,7 +81,9 @@ def test_71_lineage_holds_when_what_the_parent_said_was_erased(ledger: Driver) -
 
 
 def test_71_what_a_parent_is_told_is_encrypted_for_it(store_url: str, tmp_path: Path) -> None:
-    with Ledger.open(prepare_store(store_url), keys=tmp_path / "keys", encrypt=True, seal=False) as ledger:
+    with Ledger.open(
+        prepare_store(store_url, tmp_path / "keys"), keys=tmp_path / "keys", encrypt=True, seal=False
+    ) as ledger:
         ledger.start_run("parent", agent="boss")
         ledger.start_run("child", agent="clerk", parent="parent")
         assert ledger.verify_run("parent").is_valid

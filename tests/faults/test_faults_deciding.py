@@ -192,6 +192,7 @@ def vote_by(name: str) -> dict[str, Any]:
 FORGED = [(), ("ana",), ("ana", "ana"), ("ana", "ANA"), ("ana", "mallory"), ("ana", "bob")]
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_22_an_edited_store_does_not_beat_the_quorum(shell: Shell) -> None:
     """Editing the store beats the quorum (locus)."""
     ledgers = [shell.open(policy=asking(quorum=2)) for _ in range(2)]
@@ -202,6 +203,7 @@ def test_22_an_edited_store_does_not_beat_the_quorum(shell: Shell) -> None:
             never_runs(each, call)
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_22_an_edited_store_does_not_add_to_real_votes(shell: Shell) -> None:
     """Editing the store beats the quorum (locus): here by one vote beside a real one."""
     ledger = shell.open(policy=asking(quorum=2))

@@ -540,7 +540,7 @@ def test_37_the_window_of_a_provider_counts_from_the_first_entry(ledger: Ledger)
 
 
 def test_37_the_record_of_a_retry_verifies(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     retry = Retry(on=(ConnectionError,), attempts=3, backoff=timedelta(milliseconds=1))
     with Ledger.open(store_url, keys=tmp_path / "keys") as ledger:
         provider = Provider(ConnectionError("lost"), ConnectionError("lost"))

@@ -40,7 +40,9 @@ def ledger(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
     earlier = SimpleNamespace(now=lambda _: start - timedelta(milliseconds=next(ticks)))
     monkeypatch.setattr(mint, "time", SimpleNamespace(time_ns=lambda: int(earlier.now(UTC).timestamp() * 1e9)))
     monkeypatch.setattr(mint, "datetime", earlier)
-    with Ledger.open(prepare_store(store_url), tenant="acme", keys=tmp_path / "keys", seal=True) as opened:
+    with Ledger.open(
+        prepare_store(store_url, tmp_path / "keys"), tenant="acme", keys=tmp_path / "keys", seal=True
+    ) as opened:
         yield opened
 
 

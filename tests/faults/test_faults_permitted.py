@@ -79,6 +79,7 @@ def test_19_a_decorated_function_gets_what_was_approved(ledger: Driver) -> None:
 TAMPERED_ARGS = b'{"amount":5000,"order":7}'
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_19_arguments_that_were_tampered_with_in_the_store_do_not_run(ledger: Driver, shell: Shell) -> None:
     """Tampered arguments execute (Pydantic AI)."""
     question = asked(ledger, args=SMALL)
@@ -91,6 +92,7 @@ def test_19_arguments_that_were_tampered_with_in_the_store_do_not_run(ledger: Dr
     assert ledger.get_approval(question.approval.id).status == "stale"
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_19_nobody_is_shown_other_arguments_than_those_the_digest_is_of(ledger: Driver) -> None:
     """Tampered arguments execute (Pydantic AI): what a person is shown has to be what the digest is of, too."""
     question = asked(ledger, args=LARGE)
@@ -105,6 +107,7 @@ def test_19_nobody_is_shown_other_arguments_than_those_the_digest_is_of(ledger: 
     assert ledger.deny(question.approval.id, by="ada", reason="somebody changed it").status == "denied"
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_19_an_approval_that_was_pointed_at_another_call_allows_neither(ledger: Driver) -> None:
     """Tampered state executes (Pydantic AI): here a harmless call's approval in the place of another's."""
     small, large = asked(ledger, args=SMALL), asked(ledger, args=LARGE)

@@ -26,6 +26,7 @@ from indelible.cli.doctor.command import examine
 from indelible.cli.opening import Where
 from indelible.core.journal.notes import parse_head, parse_note
 from indelible.engine import writer
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import (
     BadCall,
@@ -42,6 +43,7 @@ from indelible.server.signin.credentials import Credentials
 from indelible.stores import is_postgres, open_store
 from indelible.stores.postgres import PostgresStore
 from tests.journal.test_set_back import Backup
+from tests.lending import lent_folder
 from tests.postgres import PostgresServer
 from tests.scenarios.shells import Count
 from tests.server.serving import Served
@@ -70,6 +72,7 @@ class Office:
         self.url, self.folder = url, folder
         migrate(url)
         store = open_store(url)
+        authenticate_rows(store, None)
         self.token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
         store.close()
         self.client = httpx2.Client(
@@ -174,7 +177,7 @@ def test_60_a_server_whose_database_is_restored_under_it_pays_nothing_again(offi
 async def test_60_a_library_process_with_the_keys_compares_on_each_new_connection(
     postgres_url: str, tmp_path: Path
 ) -> None:
-    migrate(postgres_url)
+    migrate(postgres_url, keys=tmp_path / "keys")
     place: dict[str, Any] = {"url": postgres_url, "keys": tmp_path / "keys", "seal": False}
     backup, handler = Backup(postgres_url), Count("paid")
     backup.make()
@@ -195,7 +198,7 @@ async def test_60_a_library_process_with_the_keys_compares_on_each_new_connectio
 
 
 def test_60_a_worker_stops_a_restored_ledger_before_an_agent_without_keys_calls(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     place: dict[str, Any] = {"url": store_url, "seal": False}
     backup, handler = Backup(store_url), Count("paid")
     backup.make()
@@ -205,7 +208,10 @@ def test_60_a_worker_stops_a_restored_ledger_before_an_agent_without_keys_calls(
     backup.put_back()
     with Ledger.open(**place, keys=tmp_path / "keys") as ledger:
         Upkeep(ledger, lambda: [ledger.tenant], tell=lambda trouble, problem: None).go(time.monotonic())
-    with Ledger.open(**place, keys=tmp_path / "none") as ledger, pytest.raises(Stopped, match="set back"):
+    with (
+        Ledger.open(**place, keys=lent_folder(tmp_path / "keys", tmp_path / "none")) as ledger,
+        pytest.raises(Stopped, match="set back"),
+    ):
         ledger.run(order(1), handler)
     assert handler.entries == 1
 
@@ -216,7 +222,7 @@ def order(amount: int) -> ToolCall:
 
 # What was not sealed when the database was lost is not in the signer's memory: exactly that is entered again.
 def test_60_only_what_was_not_sealed_yet_can_be_entered_again(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     place: dict[str, Any] = {"url": store_url, "keys": tmp_path / "keys", "seal": False}
     backup, handler = Backup(store_url), Count("paid")
     with Ledger.open(**place) as ledger:
@@ -407,8 +413,8 @@ def test_62_doctor_takes_several_hosts_one_of_which_answers(postgres_server: Pos
 
 # 62: after a set-back, `doctor` suggested `indelible go`, which is refused.
 def test_62_doctor_suggests_what_ends_a_stop(store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    migrate(store_url)
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    migrate(store_url)
     place = Where(url=store_url, tenant="default", is_json=False)
     backup = Backup(store_url)
     backup.make()

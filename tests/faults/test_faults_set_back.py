@@ -26,6 +26,7 @@ from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.test_set_back import Backup
+from tests.lending import lent_folder
 from tests.scenarios.shells import Count
 
 
@@ -46,8 +47,13 @@ class Till:
 
 @pytest.fixture
 def place(store_url: str, tmp_path: Path) -> dict[str, Any]:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     return {"url": store_url, "keys": tmp_path / "keys", "seal": False}
+
+
+def unsigned(place: dict[str, Any]) -> dict[str, Any]:
+    """The same ledger for a process that can write, and cannot know what was signed."""
+    return {**place, "keys": lent_folder(place["keys"], place["keys"] / "none")}
 
 
 # A set-back is told whatever else is in force.
@@ -77,7 +83,7 @@ def test_60_a_stop_in_the_copy_does_not_hide_that_it_was_set_back(
     with Ledger.open(**place) as ledger:
         with pytest.raises(Stopped, match="set back"):
             ledger.run(charge(2), till)
-        for keys in (place["keys"], place["keys"] / "none"):  # with the keys, and without
+        for keys in (place["keys"], unsigned(place)["keys"]):  # with the keys, and without
             with Ledger.open(**{**place, "keys": keys}) as other, pytest.raises(IllegalMove, match="journal continue"):
                 other.go(by="ana", reason="maintenance is over")
         with pytest.raises(Stopped):
@@ -161,12 +167,15 @@ def test_60_a_tenant_that_was_set_back_is_compared_before_every_call(
     stopped_and_restored: tuple[dict[str, Any], Till],
 ) -> None:
     place, till = stopped_and_restored
-    with Ledger.open(**{**place, "keys": place["keys"] / "none"}) as ledger:  # it grows past what was signed
+    with Ledger.open(**unsigned(place)) as ledger:  # it grows past what was signed
         ledger.go(by="ana", reason="maintenance is over")
         for amount in range(10, 15):
             ledger.run(charge(amount), Count())
         ledger._engine.store.journal.integrate(ledger.tenant, 1000)
-    with Ledger.open(**place) as ledger, Ledger.open(**{**place, "keys": place["keys"] / "none"}) as other:
+    with (
+        Ledger.open(**place) as ledger,
+        Ledger.open(**unsigned(place)) as other,
+    ):
         for _ in range(2):
             with pytest.raises(Stopped, match="set back"):
                 ledger.run(charge(2), till)
@@ -262,7 +271,7 @@ def _deleted(url: str, dump: Path) -> None:
 def test_60_postgres_that_is_restored_under_open_connections_pays_nothing_again(
     postgres_url: str, tmp_path: Path, put_back: Callable[[str, Path], None]
 ) -> None:
-    migrate(postgres_url)
+    migrate(postgres_url, keys=tmp_path / "keys")
     place: dict[str, Any] = {"url": postgres_url, "keys": tmp_path / "keys", "seal": False}
     till, dump = Till(), tmp_path / "dump"
     with Ledger.open(**place) as ledger, Ledger.open(**place) as idle, Ledger.open(**place) as sealer:
@@ -319,7 +328,7 @@ def _restore_into(url: str) -> None:
 
 def test_60_a_claim_in_a_batch_is_refused_after_a_restore_in_place(postgres_url: str, tmp_path: Path) -> None:
     """Many calls at once are written by another statement."""
-    migrate(postgres_url)
+    migrate(postgres_url, keys=tmp_path / "keys")
     place: dict[str, Any] = {"url": postgres_url, "keys": tmp_path / "keys", "seal": False}
     till, dump = Till(), tmp_path / "dump"
     with Ledger.open(**place) as ledger:
@@ -460,7 +469,7 @@ def test_60_a_torn_memory_has_a_way_out(place: dict[str, Any]) -> None:
 
 
 def test_60_without_a_folder_of_keys_there_is_nothing_to_compare(place: dict[str, Any]) -> None:
-    with Ledger.open(**{**place, "keys": place["keys"] / "none"}) as ledger:
+    with Ledger.open(**unsigned(place)) as ledger:
         assert ledger.run(charge(1), Till()) == "paid"
 
 

@@ -23,7 +23,7 @@ HANDLERS: dict[str, Any] = {
 
 @pytest.fixture
 def place(store_url: str, tmp_path: Path) -> dict[str, Any]:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     return {"url": store_url, "keys": tmp_path / "keys"}
 
 

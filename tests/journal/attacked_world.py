@@ -101,7 +101,7 @@ def copied(dump: Dump) -> Dump:
 
 def build(world: World, *, is_twin: bool = False) -> World:
     """Make a ledger with three tenants: one that is attacked, one like it, and one whose effects are stopped."""
-    migrate(world.url, writer_keys=True)
+    migrate(world.url)
     world.tokens["forged"], world.sessions["forged"] = FORGED_TOKEN, FORGED_SESSION
     _live(world, "default", is_twin=is_twin)
     if is_twin:

@@ -12,16 +12,18 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from indelible import Ledger, ToolCall, journal
+from indelible import Ledger, ToolCall, journal, stores
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.journal.merkle import consistency_proof, leaf_hash, perfect_root, root_of
 from indelible.core.journal.notes import Note, PublicKey, TreeHead, log_name, parse_head, parse_note, parse_vkey
@@ -36,7 +38,7 @@ from indelible.journal.keys.signer import FileHeadState, StatefulSigner
 from tests.chaos.linekill import LineKill
 
 LEDGER = "ledger-1"
-_OURS = f"{Path(journal.__file__).parent}{os.sep}"
+_OURS = tuple(f"{Path(str(package.__file__)).parent}{os.sep}" for package in (journal, stores))
 _SLACK = 10_000  # lines that a wait for a lock may add
 
 
@@ -49,7 +51,7 @@ def each_moment_kills(deed: str, folder: Path) -> int:
 
 
 class JournalLineKill(LineKill):
-    """Counts the lines of the journal's modules alone: the rest is pure, so dying there is dying before or after it."""
+    """Counts the lines that write files, of keys or of the database; dying elsewhere is dying before or after them."""
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         return self._on_line if frame.f_code.co_filename.startswith(_OURS) else None
@@ -366,7 +368,38 @@ def check_journal(ledger: Ledger, first: bytes) -> int:
     return len(chain.rotations)
 
 
+class Begin(Deed):
+    """Begins a ledger, which has its writer keys from its first moment."""
+
+    def act(self, world: World) -> None:
+        world.ledger("default").close()
+
+    def check(self, world: World, *, is_done: bool) -> None:
+        begun = self._begun(world)
+        assert is_done <= (begun is not None)
+        with world.ledger("default") as ledger:
+            assert begun in (None, ledger._engine.store.ledger_name)
+            assert ledger._engine.store.macs is not None
+            ledger.run(ToolCall(tool="count", args={}, run_id="r"), lambda effect: 1)
+        assert self._begun(world) is not None
+
+    def _begun(self, world: World) -> str | None:
+        """Return the name of the ledger that is there; it has its key, and says that its rows carry macs."""
+        path = world.folder / "ledger.db"
+        if not path.exists():
+            return None
+        with closing(sqlite3.connect(path)) as file:
+            try:
+                ((name, has_macs),) = file.execute("SELECT name, has_macs FROM indelible_ledger").fetchall()
+            except sqlite3.OperationalError:
+                return None
+        assert has_macs == 1
+        assert (world.folder / "keys" / name / "writers.key").stat().st_size > 0
+        return str(name)
+
+
 DEEDS: dict[str, type[Deed]] = {
+    "begin": Begin,
     "create": Create,
     "sign": Sign,
     "rotate": Rotate,

@@ -31,6 +31,7 @@ from indelible.stores.remote import RemoteStore
 from tests.journal.exported import call, key_of, store_of
 from tests.journal.tampering import Database
 from tests.journal.test_set_back import Backup
+from tests.lending import lent_folder
 from tests.server.serving import serve_believing
 
 ROTATIONS = 3
@@ -39,7 +40,7 @@ ROTATIONS = 3
 @pytest.fixture
 def rotated(store_url: str, tmp_path: Path) -> Iterator[tuple[Ledger, list[str]]]:
     """A ledger whose key was changed three times, with calls in between, and all its keys, the oldest first."""
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         keys = []
         for number in range(ROTATIONS + 1):
@@ -182,7 +183,7 @@ def test_68_a_ledger_that_was_set_back_past_rotations_is_verified_with_no_key_th
     store_url: str, tmp_path: Path, back_to: int, has_grown: bool
 ) -> None:
     """By a restore, a failover that lost commits, or heads that were cut: the signer remembers."""
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     backup, keys = Backup(store_url), []
     place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
     for number in range(ROTATIONS + 1):
@@ -199,7 +200,8 @@ def test_68_a_ledger_that_was_set_back_past_rotations_is_verified_with_no_key_th
             ledger.seal()
     backup.put_back()
     if has_grown:
-        with Ledger.open(store_url, keys=tmp_path / "none", seal=False) as ledger:
+        unsigned = lent_folder(tmp_path / "keys", tmp_path / "none")
+        with Ledger.open(store_url, keys=unsigned, seal=False) as ledger:
             for number in range(40):
                 ledger.run(call("note", "order-3", n=number), lambda effect: 3)
             ledger._engine.store.journal.integrate("default", 1000)

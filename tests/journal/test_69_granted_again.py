@@ -26,7 +26,7 @@ CALL = ToolCall(tool="refund", args={"charge": "ch_1", "amount": 5}, run_id="ord
 def test_69_an_approval_that_is_given_again_names_only_the_grant_that_came_with_it(
     way: str, is_granted_again: bool, store_url: str, tmp_path: Path
 ) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         terms = GrantTerms(count=2, until=datetime.now(UTC) + timedelta(hours=8), pin=("amount",))
         people = People(store_of(ledger), "default")

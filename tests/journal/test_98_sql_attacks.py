@@ -147,7 +147,7 @@ def test_98_a_worker_without_its_key_is_refused_at_open_and_nothing_stops(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
-    migrate(store_url, writer_keys=True)
+    migrate(store_url)
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         assert ledger.run(mail(1), lambda effect: "sent") == "sent"
         for given in ("", other_keys(tmp_path)):
@@ -167,7 +167,7 @@ def test_98_a_worker_without_its_key_is_refused_at_open_and_nothing_stops(
 
 def other_keys(folder: Path) -> str:
     """Return the writer keys of another ledger."""
-    migrate(f"sqlite:///{folder / 'another.db'}", writer_keys=True)
+    migrate(f"sqlite:///{folder / 'another.db'}")
     with Ledger.open(f"sqlite:///{folder / 'another.db'}", seal=False) as another:
         keys = another._engine.store.macs
         assert isinstance(keys, WriterKeys)
@@ -193,7 +193,7 @@ def test_98_a_key_exported_for_effects_cannot_make_a_right(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str
 ) -> None:
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
-    migrate(store_url, writer_keys=True)
+    migrate(store_url)
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         ledger.apply_policy(POLICY, by="ana")
         if right == "go":
@@ -215,7 +215,7 @@ def test_98_a_tree_that_was_said_to_be_larger_is_not_signed(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
-    migrate(store_url, writer_keys=True)
+    migrate(store_url)
     with Ledger.open(store_url, seal=False) as ledger:
         ledger.run(wire(5), lambda effect: "paid")
         head = ledger.seal()
@@ -233,7 +233,7 @@ def test_98_an_event_that_was_put_into_the_tree_by_hand_is_not_signed(
 ) -> None:
     """Only events that wait were examined: one that a program without keys took into the tree itself was signed."""
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
-    migrate(store_url, writer_keys=True)
+    migrate(store_url)
     with Ledger.open(store_url, seal=False) as ledger:
         ledger.run(wire(5), lambda effect: "paid")
         head = ledger.seal()

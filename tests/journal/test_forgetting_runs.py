@@ -34,7 +34,7 @@ NOW = timedelta(0)
 @pytest.fixture
 def ledger(store_url: str, tmp_path: Path) -> Iterator[Ledger]:
     """A ledger, once per kind of store."""
-    indelible.migrate(store_url)
+    indelible.migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, seal=False, keys=tmp_path / "keys", subject=customer_in) as opened:
         yield opened
 

@@ -38,8 +38,8 @@ class Agent(threading.Thread):
 
 
 def test_agents_go_on_while_keys_are_rotated(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
     keys = tmp_path / "keys"
+    migrate(store_url, keys=keys)
     ledgers = [Ledger.open(store_url, tenant=tenant, keys=keys) for tenant in ("default", "default", "acme")]
     agents = [Agent(ledger, f"agent-{number}") for number, ledger in enumerate(ledgers)]
     try:

@@ -32,6 +32,7 @@ from indelible.core.journal.tiles import node_reader
 from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.sealing_thread import SealingThread
 from indelible.journal.witnesses.cosigning import Cosigning
+from tests.lending import lent_folder
 from tests.scenarios.shells import Count
 from tests.waiting import PATIENCE, eventually
 
@@ -39,7 +40,7 @@ from tests.waiting import PATIENCE, eventually
 @pytest.fixture
 def place(store_url: str, tmp_path: Path) -> dict[str, Any]:
     """A ledger of each kind that is not there yet, with a folder for its keys."""
-    indelible.migrate(store_url)
+    indelible.migrate(store_url, keys=tmp_path / "keys")
     return {"url": store_url, "tenant": f"tenant-{uuid4().hex[:8]}", "keys": tmp_path / "keys"}
 
 
@@ -141,7 +142,7 @@ def test_nothing_is_sealed_and_no_key_is_made_where_only_reading_goes_on(place: 
     with Ledger.open(**place) as ledger:
         ledger.effects()
         ledger.events("order-1")
-    assert not place["keys"].exists()
+    assert not list(place["keys"].rglob("*.pem"))
 
 
 def test_a_postgres_ledger_leaves_sealing_to_others_unless_told(postgres_url: str) -> None:
@@ -211,14 +212,12 @@ def test_a_payment_where_nobody_seals_does_not_wait(place: dict[str, Any]) -> No
 def test_with_the_signer_away_calls_go_on_and_the_log_says_so(
     place: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    del place["keys"]
     with caplog.at_level(logging.ERROR, "indelible.journal"), Ledger.open(**place, signer=Broken()) as ledger:
         assert ledger.run(charge(), Count("ok"), side_effect="payment") == "ok"
     assert "wake it up" in caplog.text
 
 
 def test_with_the_signer_away_a_careful_ledger_refuses_before_anything_runs(place: dict[str, Any]) -> None:
-    del place["keys"]
     handler = Count("ok")
     with Ledger.open(**place, signer=Broken(), on_unsealed="refuse") as ledger:
         with pytest.raises(NotSealed, match="is recorded"):
@@ -238,11 +237,11 @@ def test_another_key_than_the_one_before_does_not_sign(place: dict[str, Any], tm
     with Ledger.open(**place) as ledger:
         ledger.run(charge(), Count("ok"))
     with (
-        Ledger.open(**place | {"keys": tmp_path / "others"}, seal=False) as ledger,
+        Ledger.open(**place | {"keys": lent_folder(place["keys"], tmp_path / "others")}, seal=False) as ledger,
         pytest.raises(KeyUnusable, match="signed by one already"),
     ):
         ledger.seal()
-    assert not (tmp_path / "others").exists(), "no key is made that could not sign"
+    assert not list((tmp_path / "others").rglob("*.pem")), "no key is made that could not sign"
 
 
 # ── a database that was set back ─────────────────────────────────────────────────────────────────────────────────────
@@ -275,13 +274,14 @@ def test_an_old_backup_is_not_signed_and_the_message_says_what_to_do(restored: d
 
 def go_on_without_keys(place: dict[str, Any], amounts: Iterable[int]) -> None:
     """Makes calls in a process that cannot know what was signed."""
-    with Ledger.open(**{**place, "keys": place["keys"] / "none"}, seal=False) as ledger:
+    keys = lent_folder(place["keys"], place["keys"] / "none")
+    with Ledger.open(**{**place, "keys": keys}, seal=False) as ledger:
         for amount in amounts:
             ledger.run(charge(args={"amount": amount}), Count("ok"))
 
 
 def test_an_old_copy_of_a_postgres_database_is_not_signed_either(postgres_url: str, tmp_path: Path) -> None:
-    indelible.migrate(postgres_url)
+    indelible.migrate(postgres_url, keys=tmp_path / "keys")
     name = urlsplit(postgres_url).path[1:]
     place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
     with Ledger.open(postgres_url, **place) as ledger:

@@ -17,6 +17,7 @@ from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.exported import key_of
+from tests.lending import lent_folder
 from tests.scenarios.shells import Count
 
 
@@ -61,7 +62,7 @@ class Backup:
 @pytest.fixture
 def restored(store_url: str, tmp_path: Path) -> dict[str, Any]:
     """A ledger that signs itself, with one call in it, after a second one was made that the backup does not know."""
-    indelible.migrate(store_url)
+    indelible.migrate(store_url, keys=tmp_path / "keys")
     place = {"url": store_url, "keys": tmp_path / "keys", "seal": True}
     backup = Backup(store_url)
     with Ledger.open(**place) as ledger:
@@ -75,7 +76,7 @@ def restored(store_url: str, tmp_path: Path) -> dict[str, Any]:
 
 def without_keys(place: dict[str, Any]) -> dict[str, Any]:
     """The same ledger as a process has it that cannot know what was signed."""
-    return {**place, "seal": False, "keys": place["keys"] / "none"}
+    return {**place, "seal": False, "keys": lent_folder(place["keys"], place["keys"] / "none")}
 
 
 def test_a_call_that_was_made_since_the_backup_is_not_made_again(restored: dict[str, Any]) -> None:
@@ -144,7 +145,7 @@ def test_somebody_elses_stop_outlasts_the_declaration(restored: dict[str, Any]) 
 
 
 def test_a_ledger_that_is_whole_is_not_stopped(store_url: str, tmp_path: Path) -> None:
-    indelible.migrate(store_url)
+    indelible.migrate(store_url, keys=tmp_path / "keys")
     for amount in range(3):
         with Ledger.open(store_url, keys=tmp_path / "keys", seal=True) as ledger:
             ledger.run(charge(amount), Count())

@@ -27,7 +27,7 @@ from indelible.stores.carrying import OF_TENANTS, TABLES, Row, carry_tenant
 from indelible.stores.sqlite.carrying import SqliteRows, carrying_out, taking_in
 from tests.cli.conftest import Cli, cli
 from tests.journal.exported import call, store_of
-from tests.lending import lend_writer_keys
+from tests.lending import lend_writer_keys, lent_folder
 from tests.migrating.test_moving import WAITING, filled, keys, no_handler
 from tests.postgres import fresh_database
 from tests.stores.database import Database
@@ -51,7 +51,7 @@ def ends(request: pytest.FixtureRequest, sqlite_url: str, postgres_url: str) -> 
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[str, str]:
+def files(tmp_path: Path, keys: Path) -> tuple[str, str]:
     """Two files, each with a ledger of its own, for what no store has a part in."""
     one, other = (f"sqlite:///{tmp_path / name}.db" for name in ("one", "other"))
     indelible.migrate(one)
@@ -164,7 +164,7 @@ def test_65_the_writer_keys_of_a_moved_tenant_are_used_at_once_and_can_be_export
 ) -> None:
     one, other = f"sqlite:///{tmp_path / 'one.db'}", store_url
     for url in (one, other):
-        indelible.migrate(url, writer_keys=True)
+        indelible.migrate(url)
     filled(one, "acme")
     with Ledger.open(other, tenant="acme", seal=False) as ledger:  # before the tenant is there
         assert ledger.effects() == []
@@ -454,7 +454,7 @@ def test_a_call_with_a_secret_is_not_made_again_under_another_mark(files: tuple[
 def test_without_the_key_that_signs_nothing_is_handed_over(files: tuple[str, str], keys: Path) -> None:
     old, new = files
     filled(old, "acme")
-    keys.rename(keys.with_name("elsewhere"))
+    lent_folder(keys.rename(keys.with_name("elsewhere")), keys)
     with pytest.raises(KeyUnusable, match="copy that folder"):
         move_tenant(old, new, "acme", by="ana")
     assert not is_stopped_at(old)

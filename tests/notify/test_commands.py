@@ -76,9 +76,9 @@ def slack_of(api: str) -> dict[str, Any]:
     }
 
 
-def asking(url: str, *names: str) -> Ledger:
+def asking(url: str, *names: str, keys: str | None = None) -> Ledger:
     """Opens a ledger that asks by channels that only others have."""
-    return Ledger.open(url, policy=naming(*names), seal=False)
+    return Ledger.open(url, policy=naming(*names), seal=False, keys=keys)
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -507,9 +506,10 @@ def test_what_is_redacted_stays_redacted(url: str) -> None:
     assert post.json["data"]["args"]["amount"] == 0
 
 
-def test_what_is_encrypted_is_told_by_whoever_has_the_key(url: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("own_keys")
+def test_what_is_encrypted_is_told_by_whoever_has_the_key(url: str) -> None:
     channel = Recorder()
-    with opened(url, channel, encrypt=True, keys=tmp_path / "keys") as ledger:
+    with opened(url, channel, encrypt=True) as ledger:
         ask(ledger)
         assert channel.wait_for(1)[0].effect.args["card"] == "4242"
 

@@ -12,6 +12,8 @@ from uuid import uuid4
 import pytest
 
 from indelible.testing.clock import FakeClock
+from tests.conftest import _KEYS
+from tests.lending import lent_folder
 from tests.postgres import fresh_database
 from tests.scenarios.shells import Driver, Shell, prepare_store
 
@@ -27,6 +29,8 @@ def _scenario_database(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgres"])
 def scenario_url(request: pytest.FixtureRequest) -> str:
     """A store that is ready; the tables may hold other tenants' effects."""
+    if request.param == "postgres" and "without_writer_keys" in request.fixturenames:
+        return prepare_store(request.getfixturevalue("postgres_url"))  # the shared one has keys
     if request.param == "postgres":
         if "INDELIBLE_TEST_POSTGRES" not in os.environ:
             request.getfixturevalue("postgres_server")  # up again, if a test before this one killed it
@@ -72,6 +76,7 @@ def keys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("INDELIBLE_KEYS", str(folder))
     if scenario_url.startswith("postgres"):
         monkeypatch.setenv("INDELIBLE_REDACTION_KEY", _shared_redaction_key(scenario_url))
+        lent_folder(Path(_KEYS.name), folder)
     return folder
 
 
@@ -80,8 +85,6 @@ _SHARED: dict[str, str] = {}
 
 def _shared_redaction_key(url: str) -> str:
     """Gives the redaction key of a database that other scenarios use too, who made it in the folder of all tests."""
-    from tests.conftest import _KEYS
-
     if url not in _SHARED:
         from indelible.journal.keys.redaction_key import RedactionKey
         from indelible.stores import open_store

@@ -291,8 +291,8 @@ def types_of(driver: Driver, run_id: str = "order-1") -> list[str]:
     return [event.type for event in driver.events(run_id)]
 
 
-def prepare_store(url: str) -> str:
+def prepare_store(url: str, keys: Path | None = None) -> str:
     """Makes the schema, where that is not done by opening."""
     if url.startswith("postgres"):
-        indelible.migrate(url)
+        indelible.migrate(url, keys=keys)
     return url

@@ -26,6 +26,7 @@ from indelible.errors import (
 )
 from indelible.journal.keys.files import data_keys_folder
 from indelible.testing.clock import FakeClock
+from tests.lending import lent_folder
 from tests.scenarios.shells import LEASE, Count, Driver, Gate, Shell, somebody_waits, types_of
 from tests.scenarios.test_redaction import assert_found_nowhere
 from tests.scenarios.test_transactions import Table
@@ -223,10 +224,10 @@ def test_what_was_begun_in_clear_ends_encrypted(shell: Shell, keys: Path) -> Non
 
 
 def test_without_the_keys_the_cipher_is_never_taken_for_the_value(
-    shell: Shell, ledger: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+    shell: Shell, ledger: Driver, keys: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     ledger.run(pay(), Count({"receipt": CANARY}))
-    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path_factory.mktemp("elsewhere")))
+    monkeypatch.setenv("INDELIBLE_KEYS", str(lent_folder(keys, tmp_path_factory.mktemp("elsewhere"))))
     stranger = shell.open()
     handler = Count()
     with pytest.raises(KeyUnusable, match="encrypt=True"):

@@ -299,6 +299,7 @@ def test_the_key_is_kept_outside_the_database_for_its_owner_alone(
         assert bytes.fromhex(key) not in content, place
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_a_process_with_another_key_is_refused_for_it_would_run_calls_again(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

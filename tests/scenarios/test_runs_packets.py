@@ -52,10 +52,10 @@ def places(
     request: pytest.FixtureRequest, kind: str, sqlite_url: str, postgres_url: str, tmp_path: Path
 ) -> Iterator[tuple[Driver, Driver]]:
     """Two ledgers of the same tenant on two stores of two kinds, each with a key of its own."""
-    urls = [prepare_store(sqlite_url), prepare_store(postgres_url)]
+    urls = [sqlite_url, postgres_url]
     if request.param.startswith("postgres"):
         urls.reverse()
-    shells = [Shell(kind, url) for url in urls]
+    shells = [Shell(kind, prepare_store(url, tmp_path / f"keys{number}")) for number, url in enumerate(urls)]
     first, second = (
         shell.open(tenant="acme", keys=tmp_path / f"keys{number}", seal=True) for number, shell in enumerate(shells)
     )

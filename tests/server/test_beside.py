@@ -18,6 +18,7 @@ import httpx2
 import pytest
 
 from indelible import Actor, migrate
+from indelible.engine.authenticating import authenticate_rows
 from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
 from tests.chaos.procs import Child
@@ -43,6 +44,7 @@ class Serving:
 def serving(store_url: str, tmp_path: Path) -> Iterator[Serving]:
     migrate(store_url)
     store = open_store(store_url)
+    authenticate_rows(store, None)
     token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
     store.close()
     tools, world, port = tmp_path / "tools.toml", tmp_path / "world", free_port()

@@ -45,7 +45,7 @@ class Watched:
 
     def __init__(self, folder: Path) -> None:
         url = f"sqlite:///{folder / 'ledger.db'}"
-        migrate(url)
+        migrate(url, keys=folder / "keys")
         store = open_store(url)
         self.ledgers = Ledgers(store, keys=folder / "keys")
         self.inner = create_app(self.ledgers, noting(counting(Identity(store))))

@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from indelible import Actor, Ledger, ToolCall, migrate
+from indelible.engine.authenticating import authenticate_rows
 from indelible.errors import ApprovalPending, ResultNotRecorded, StoreError
 from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
@@ -75,6 +76,7 @@ class Running:
 def place(sqlite_url: str, tmp_path: Path) -> Iterator[tuple[Running, str]]:
     migrate(sqlite_url)
     store = open_store(sqlite_url)
+    authenticate_rows(store, None)
     token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
     store.close()
     running = Running(sqlite_url, tmp_path, "--drain", "6")

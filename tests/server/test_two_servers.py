@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
+from indelible.engine.authenticating import authenticate_rows
 from indelible.errors import IndelibleError
 from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
@@ -86,6 +87,7 @@ def careless(ledger: Ledger, number: int, world: World) -> int:
 def servers(store_url: str) -> Iterator[tuple[list[Server], str]]:
     migrate(store_url)
     store = open_store(store_url)
+    authenticate_rows(store, None)
     token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
     store.close()
     made = [Server(store_url), Server(store_url)]

@@ -23,6 +23,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.leases import LEASES_TENANT, lease_filter, read_lease
 from indelible.core.remote.replies import KEPT_FOR, Reply, reply_sheet
 from indelible.core.sheets import SheetFilter
+from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import StoreUnavailable
 from indelible.server.app import create_app
@@ -32,6 +33,7 @@ from indelible.server.signin.identity import Identity
 from indelible.server.worker import Rounds, Worker
 from indelible.stores import open_store
 from tests.cli.test_serve import wait_until_it_answers
+from tests.lending import lent_folder
 from tests.notify.receivers import receiving
 from tests.server.serving import Served
 from tests.waiting import PATIENCE, eventually, free_port
@@ -43,7 +45,7 @@ SECRET = "whsec_" + "MTIz" * 10
 @contextmanager
 def server(url: str, keys: Path, lease: timedelta = SHORT) -> Iterator[Ledgers]:
     """The part of a server that does the work, without its sockets."""
-    ledgers = Ledgers(open_store(url), seal=False)
+    ledgers = Ledgers(open_store(url), seal=False, keys=keys)
     ledgers.worker = Worker(ledgers, Rounds(lease=lease), keys=keys)
     ledgers.worker.start()
     try:
@@ -66,7 +68,7 @@ def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("indelible.engine.upkeep.LOOK_FOR_TENANTS_EVERY", 0.1)
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with ExitStack() as stack:
         long = timedelta(seconds=PATIENCE)  # however slow the first one is, the second one waits until it is told
         first = stack.enter_context(server(store_url, tmp_path / "keys", lease=long))
@@ -75,7 +77,7 @@ def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
         assert second.worker is not None
         eventually(lambda: second.worker is not None and second.worker.state.is_done)
         assert role(second) == "standing by"
-        with Ledger.open(store_url, tenant="acme", seal=False) as ledger:
+        with Ledger.open(store_url, tenant="acme", keys=tmp_path / "keys", seal=False) as ledger:
             charge(ledger, 1)
             eventually(lambda: (head := ledger.tree_head()) is not None and head.size == 3)
             assert first.worker is not None
@@ -89,11 +91,11 @@ def test_one_of_two_servers_goes_the_rounds_and_the_other_follows_it(
 
 
 def test_a_server_without_the_key_leaves_the_work_to_one_that_has_it(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=True) as ledger:
         charge(ledger, 1)
         ledger.seal()
-        with server(store_url, tmp_path / "no keys") as poor:
+        with server(store_url, lent_folder(tmp_path / "keys", tmp_path / "no keys")) as poor:
             eventually(lambda: poor.worker is not None and poor.worker.state.problems > 0)
             with server(store_url, tmp_path / "keys") as rich:
                 eventually(lambda: role(rich) == "leading")
@@ -103,7 +105,7 @@ def test_a_server_without_the_key_leaves_the_work_to_one_that_has_it(store_url: 
 def test_trouble_of_the_worker_shows_and_takes_nothing_down(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(sqlite_url)
+    migrate(sqlite_url, keys=tmp_path / "keys")
     with server(sqlite_url, tmp_path / "keys") as ledgers:
         eventually(lambda: role(ledgers) == "leading")
 
@@ -126,7 +128,7 @@ def test_trouble_of_the_worker_shows_and_takes_nothing_down(
 def test_a_store_that_is_away_costs_the_lease_and_nothing_else(
     sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    migrate(sqlite_url)
+    migrate(sqlite_url, keys=tmp_path / "keys")
     with server(sqlite_url, tmp_path / "keys", lease=timedelta(seconds=0.5)) as ledgers:
         eventually(lambda: role(ledgers) == "leading")
 
@@ -143,7 +145,7 @@ def test_an_effect_whose_worker_never_reported_is_called_in_doubt_and_old_replie
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One round, by a clock that is ahead: what is decided is decided by the store's time."""
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
         short = {"lease": timedelta(microseconds=1)}
         held = ledger.begin(ToolCall(tool="pay", run_id="r"), side_effect="payment", **short)  # type: ignore[arg-type]
@@ -167,7 +169,7 @@ def test_an_effect_whose_worker_never_reported_is_called_in_doubt_and_old_replie
 
 
 def test_payloads_are_erased_when_they_are_older_than_they_are_kept(store_url: str, tmp_path: Path) -> None:
-    migrate(store_url)
+    migrate(store_url, keys=tmp_path / "keys")
     with Ledger.open(store_url, tenant="acme", keys=tmp_path / "keys", seal=False) as ledger:
         charge(ledger, 1)
         kept = Upkeep(ledger, lambda: ["acme"], tell=_fail, retain=timedelta(days=1))
@@ -213,6 +215,7 @@ def work_of(url: str) -> str:
 def test_when_the_server_that_works_is_killed_the_other_one_goes_on(store_url: str, tmp_path: Path) -> None:
     migrate(store_url)
     store = open_store(store_url)
+    authenticate_rows(store, None)
     token = str(Credentials(store, "acme").give("agents", ("agent",), by=Actor("root"))[1])
     store.close()
     channels = tmp_path / "channels.json"

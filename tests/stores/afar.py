@@ -82,9 +82,6 @@ class TenantsAfar:
     def has_macs(self) -> bool:
         return self.any().has_macs()
 
-    def begin_macs(self) -> bool:
-        return self.any().begin_macs()
-
     def apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         return self.of(tenant).apply(tenant, commands, known)
 

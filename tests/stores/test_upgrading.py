@@ -38,7 +38,7 @@ def newer_url(store_url: str, tmp_path: Path, request: pytest.FixtureRequest) ->
     newer = f"sqlite:///{tmp_path / 'newer.db'}"
     if not store_url.startswith("sqlite"):
         newer = request.getfixturevalue("another_postgres_url")
-    indelible.migrate(newer)
+    indelible.migrate(newer, writer_keys=False)  # which no older version knows
     return newer
 
 
@@ -59,7 +59,7 @@ def make_older(url: str, version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         for module in (sqlite_schema, postgres_schema):
             patch.setattr(module, "MIGRATIONS", module.MIGRATIONS[:version])
-        indelible.migrate(url)
+        indelible.migrate(url, writer_keys=False)
 
 
 def carry_over(source: Database, copy: Database) -> None:
@@ -187,7 +187,7 @@ def forget_when_they_began(url: str) -> None:
 
 
 def test_runs_of_the_version_before_are_listed_by_when_they_began(store_url: str, tmp_path: Path) -> None:
-    indelible.migrate(store_url)
+    indelible.migrate(store_url, writer_keys=False)
     listed = begin_runs(store_url, tmp_path)
     with Database(store_url) as database:
         kept = "SELECT tenant, kind, id, created_at FROM indelible_sheets ORDER BY 1, 2, 3"
@@ -201,7 +201,7 @@ def test_runs_of_the_version_before_are_listed_by_when_they_began(store_url: str
 
 
 def test_a_run_whose_first_event_was_altered_is_listed_last(store_url: str, tmp_path: Path) -> None:
-    indelible.migrate(store_url)
+    indelible.migrate(store_url, writer_keys=False)
     begin_runs(store_url, tmp_path)
     with Database(store_url) as database:
         database.run("UPDATE indelible_events SET body = ? WHERE run_id = 'k' AND seq = 0", (b"\xff nonsense",))
@@ -225,7 +225,7 @@ def test_rows_that_are_secured_are_upgraded_too(postgres_url: str, tmp_path: Pat
         admin.execute("GRANT CREATE ON SCHEMA public TO upgrading")
         parts = urlsplit(postgres_url)
         owned = urlunsplit(parts._replace(netloc=f"upgrading:upgrading@{parts.netloc.rpartition('@')[2]}"))
-        indelible.migrate(owned)
+        indelible.migrate(owned, writer_keys=False)
         secure_rows(owned)
         begin_runs(owned, tmp_path)
         kept = "SELECT tenant, id, created_at FROM indelible_sheets WHERE kind = 'run' ORDER BY 1, 2"

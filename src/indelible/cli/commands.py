@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,19 +60,19 @@ def version() -> int:
     "--new-ledger", "is_new_ledger", is_flag=True, help="SQLite: begin a ledger though another one belongs there."
 )
 @click.option(
-    "--writer-keys",
-    "has_writer_keys",
+    "--no-writer-keys",
+    "is_without_keys",
     is_flag=True,
-    help="A new ledger: believe only rows written with its keys; see docs/keys.md.",
+    help="A new ledger: also believe rows that a program without its keys wrote; see docs/keys.md.",
 )
 @about_ledger
 def migrate(
-    is_secured: bool, prefix: str | None, is_without_roles: bool, is_new_ledger: bool, has_writer_keys: bool
+    is_secured: bool, prefix: str | None, is_without_roles: bool, is_new_ledger: bool, is_without_keys: bool
 ) -> int:
     """Bring the ledger's schema up to date.
 
-    A ledger that is not there yet is made. `migrate from` takes over what another ledger recorded, `migrate to` moves
-    this one to another database.
+    A ledger that is not there yet is made, with its writer keys: a file in the folder of keys, to be backed up.
+    `migrate from` takes over what another ledger recorded, `migrate to` moves this one to another database.
 
     On PostgreSQL, three group roles are made and get their rights: a writer, who cannot delete or change what is
     recorded, an eraser, and a reader. If this user may not make roles, the SQL for an administrator is printed.
@@ -79,8 +80,8 @@ def migrate(
     if click.get_current_context().invoked_subcommand is not None:
         return 0
     from indelible import migrate as apply
-    from indelible.cli.opening import check_is_here, forget_expected, holds_ledger, without_password
-    from indelible.cli.show import say_json
+    from indelible.cli.opening import check_is_here, forget_expected, holds_ledger, tables_in, without_password
+    from indelible.cli.show import say_json, visible
     from indelible.errors import Misconfigured
     from indelible.stores import is_postgres, make_roles, secure_rows, sqlite_path
 
@@ -89,7 +90,8 @@ def migrate(
     is_new = False
     if not is_postgres(place.address):
         path = sqlite_path(place.address)
-        is_new = path != ":memory:" and (not Path(path).exists() or Path(path).stat().st_size == 0)
+        # A process that was killed, or had no place for the keys, may have left a file without any table.
+        is_new = path != ":memory:" and (not Path(path).exists() or tables_in(path) == set())
         if not is_new and path != ":memory:" and holds_ledger(path) is False:
             raise Misconfigured(f"{path} is a database, but no Indelible ledger; name another with --url")
     if is_secured and not is_postgres(place.address):
@@ -98,19 +100,35 @@ def migrate(
         raise click.UsageError("--roles is for PostgreSQL, and does not go with --no-roles")
     if is_new_ledger:
         forget_expected(place)
-    applied = apply(place.address, writer_keys=has_writer_keys)
+    applied = apply(place.address, writer_keys=not is_without_keys)
     if is_secured:
         secure_rows(place.address)
     roles = None if is_without_roles or not is_postgres(place.address) else make_roles(place.address, prefix)
     address = without_password(place.address)
+    key = _writer_keys(place.address)
     if place.is_json:
         told = None if roles is None else {"names": roles.names, "made": roles.made, "sql": roles.sql}
-        say_json({"store": address, "is_new": is_new, "applied": applied, "roles": told})
+        kept = None if key is None else str(key)
+        say_json({"store": address, "is_new": is_new, "applied": applied, "roles": told, "writer_keys": kept})
         return 0
     print(f"{address}: " + (f"applied {', '.join(applied)}" if applied else "up to date"))
+    if key is not None and applied and applied[0].startswith("0001_"):  # it was begun just now
+        print(f"Its writer keys are in {visible(str(key))}: back that file up.")
+        print(f"A process without it is refused. For one on another machine: {place.command('keys export-writer')}")
     if roles is not None:
         _say_roles(roles)
     return 0
+
+
+def _writer_keys(address: str) -> Path | None:
+    """Return the file of a ledger's writer keys; None if it is not here."""
+    from indelible.journal.keys.writers import key_file
+    from indelible.stores import is_postgres, open_store, sqlite_path
+
+    if not is_postgres(address) and sqlite_path(address) == ":memory:":
+        return None
+    with closing(open_store(address, wakeups=False, create=False)) as store:
+        return key_file(store.ledger_name)
 
 
 def _say_roles(roles: GroupRoles) -> None:

@@ -117,8 +117,8 @@ def export_writer(with_rights: bool) -> None:
         macs = store_behind(ledger).macs
         if not isinstance(macs, WriterKeys):
             raise KeyUnusable(
-                f"the rows of {ledger.journal_name} carry no macs, so there is no writer key; a ledger gets one when "
-                "it is made: indelible migrate --writer-keys"
+                f"the rows of {ledger.journal_name} carry no macs, so there is no writer key; only a new ledger gets "
+                "one: indelible migrate --url URL"
             )
         line = macs.export(place.tenant, with_rights=with_rights)
     if place.is_json:

@@ -29,6 +29,8 @@ MAKE_ONE = "a program that calls Ledger.open() makes it, or `indelible migrate`;
 
 _MOST_LOOKED_AT = 50  # databases in the current folder, for whoever forgot to name one
 
+_OF_A_LEDGER = ("migrations", "ledger", "effects", "events")
+
 ASK_THE_SERVER = "ask the server: /v1/people and /v1/api-keys"
 
 
@@ -190,17 +192,22 @@ def ledgers_in_folder() -> list[str]:
 
 def holds_ledger(path: str) -> bool | None:
     """Does this SQLite file hold a ledger? None when it cannot be read, which opening it will explain."""
+    tables = tables_in(path)
+    return None if tables is None else {f"indelible_{name}" for name in _OF_A_LEDGER} <= tables
+
+
+def tables_in(path: str) -> set[str] | None:
+    """Return the names of a SQLite file's tables; None if it cannot be read."""
     import apsw
 
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:
-            tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+            return {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
         finally:
             connection.close()
     except apsw.Error:
         return None
-    return {(f"indelible_{name}",) for name in ("migrations", "ledger", "effects", "events")} <= set(tables)
 
 
 def without_password(url: str) -> str:

@@ -120,6 +120,14 @@ class Compare(Protocol):
         """
 
 
+Begin = Callable[[str], None]
+"""Makes the writer keys of a new ledger, by its name, and raises if they cannot be kept.
+
+A store calls it in the transaction that begins the ledger. The keys are durable when it returns, so a process that is
+killed leaves no ledger without its keys. Rows of a ledger that was begun with it carry macs.
+"""
+
+
 class Store(Protocol):
     """Keeps effects, runs' heads, events and payloads. It holds no rules: `core.batch.decide` decides.
 
@@ -155,9 +163,6 @@ class Store(Protocol):
 
     def has_macs(self) -> bool:
         """Say whether this ledger's rows carry macs; a program that finds no key here is told so at once."""
-
-    def begin_macs(self) -> bool:
-        """Let the rows carry macs from now on; MUST return False and change nothing if something was written before."""
 
     def origin(self, tenant: str) -> str:
         """Names a tenant's journal: after this ledger, or, if the tenant was moved here, as it was called before."""

@@ -5,21 +5,22 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.macs import Unchecked
 from indelible.core.ports import Store
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.writers import NewestVersions, WriterKeys, make_writer_keys, writer_keys
+from indelible.journal.keys.writers import NewestVersions, WriterKeys, writer_keys
 
 
-def authenticate_rows(store: Store, keys: str | Path | None) -> None:
+def authenticate_rows(store: Store, keys: str | Path | None, tenant: str = DEFAULT_TENANT) -> None:
     """Have a store write and check macs, if its ledger's rows carry them.
 
     Raises:
         KeyUnusable: The rows carry macs, and the keys are not here.
     """
     if store.macs is None:
-        store.macs = writer_keys(store, resolved_keys(keys))
+        store.macs = writer_keys(store, resolved_keys(keys), tenant)
 
 
 def read_rows(store: Store, tenant: str) -> bool:
@@ -37,12 +38,6 @@ def read_rows(store: Store, tenant: str) -> bool:
         store.macs = cache(lambda tenant: Unchecked(tenant, NewestVersions(None), why))
         return True
     return False
-
-
-def begin_authenticating(store: Store, keys: str | Path | None = None) -> bool:
-    """Make the writer keys of a ledger in which nothing was written yet; return whether its rows carry macs now."""
-    folder = resolved_keys(keys)
-    return folder is not None and make_writer_keys(store, folder)
 
 
 def note_waiting(store: Store, tenant: str) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 LOOK_EVERY = 0.5
 _PASSED = Judged(ALLOWED)
 _UNREADABLE = "the stored policy cannot be read"
-_VANISHED = "the stored policy is gone; nothing removes one but a hand in the database: indelible verify"
+_VANISHED = "the stored policy is gone or was changed by a hand in the database; see: indelible verify"
 _MOST_GRANTS = 200
 
 
@@ -102,8 +102,8 @@ class Judging:
         self._looked_at = None
 
     def _take(self, sheet: Sheet | None) -> None:
-        if sheet is None:
-            self._stored = _Unreadable(_VANISHED) if self._stored_version else None
+        if sheet is None or sheet.body is None:  # without a body: its row is not believed
+            self._stored = _Unreadable(_VANISHED) if sheet is not None or self._stored_version else None
             return
         if sheet.version == self._stored_version and not isinstance(self._stored, _Unreadable):
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, get_args
 
@@ -12,17 +12,18 @@ from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, c
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
-from indelible.engine.authenticating import authenticate_rows, begin_authenticating, note_waiting
+from indelible.engine.authenticating import authenticate_rows, note_waiting
 from indelible.engine.comparing import compare_before_writing
 from indelible.engine.desk import Desk
 from indelible.engine.engine import Engine
 from indelible.engine.judging import Judging, policy_from
 from indelible.engine.notary import Notary, OnUnsealed, signer_maker
 from indelible.engine.preparing import AGENT, MEBIBYTE
-from indelible.errors import BadCall, Misconfigured
+from indelible.errors import BadCall
 from indelible.journal.keys.files import has_data_keys, resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.redaction_key import RedactionKey
+from indelible.journal.keys.writers import key_maker
 from indelible.stores import Reach, is_postgres, is_remote, open_store
 from indelible.stores import migrate as migrate_store
 
@@ -120,6 +121,7 @@ class OpenedDesk(Desk):
                     token=token,
                     reach=reach,
                     expect=expected_in(keys),
+                    begin=key_maker(keys),
                     create=create,
                 )
                 undone.callback(store.close)
@@ -140,7 +142,7 @@ class OpenedDesk(Desk):
             )
             undone.callback(notary.close)
             if not is_remote(store.address):
-                authenticate_rows(store, keys)
+                authenticate_rows(store, keys, tenant)
                 note_waiting(store, tenant)
                 compare_before_writing(store, keys, signer)
             redaction_key = RedactionKey(store, keys)
@@ -175,29 +177,24 @@ class OpenedDesk(Desk):
             return desk
 
 
-def migrate(url: str | None = None, *, writer_keys: bool = False) -> list[str]:
-    """Bring the schema at an address up to date; a SQLite ledger that is not there yet is begun.
+def migrate(url: str | None = None, *, writer_keys: bool = True, keys: str | Path | None = None) -> list[str]:
+    """Bring the schema at an address up to date; a ledger that is not there yet is begun.
 
     Args:
         url: The address. Default: $INDELIBLE_URL, else `.indelible/ledger.db` in the current folder.
-        writer_keys: Whether the rows of a ledger in which nothing was written yet carry macs from now on. The keys
-            are made in the folder of keys; a process without them is refused. Default: False.
+        writer_keys: Whether a new ledger gets writer keys, so that its rows carry macs; a process without them is
+            refused. Default: True, unless $INDELIBLE_WRITER_KEYS is `none`.
+        keys: The folder of all keys, in which they are made. Default: $INDELIBLE_KEYS, else ~/.indelible/keys.
 
     Returns:
         The names of the migrations that were applied.
 
     Raises:
         Misconfigured: Another ledger belongs into the file; the folder of keys knows it.
+        KeyUnusable: The writer keys of a new ledger cannot be kept, so none was begun.
     """
-    applied = migrate_store(url, expected_in(None))
-    if writer_keys:
-        with closing(open_store(url)) as store:
-            if not begin_authenticating(store):
-                raise Misconfigured(
-                    f"{store.address} was written to before, so its rows carry no macs. Begin a new ledger with "
-                    "writer keys, or go on without them"
-                )
-    return applied
+    folder = resolved_keys(keys)
+    return migrate_store(url, expected_in(folder), key_maker(folder) if writer_keys else None)
 
 
 def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:

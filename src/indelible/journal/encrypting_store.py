@@ -267,10 +267,6 @@ class EncryptingStore:
         """Say whether this ledger's rows carry macs."""
         return self._store.has_macs()
 
-    def begin_macs(self) -> bool:
-        """Let the rows carry macs from now on."""
-        return self._store.begin_macs()
-
     @property
     def compare(self) -> Compare | None:
         """Compares a tenant's record with what was signed."""

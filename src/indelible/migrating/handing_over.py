@@ -55,7 +55,7 @@ class Handover:
         if target.macs is not None and source.macs is None:
             raise KeyUnusable(
                 f"the rows of {self._tenant} carry no macs, and those of {target.ledger_name} do; move it to a ledger "
-                "whose rows carry none"
+                "without writer keys, as this makes one: indelible migrate --no-writer-keys --url URL"
             )
         self._marks = source.forgetting.redaction_check(), target.forgetting.redaction_check()
         check_redaction(*self._marks, self._tenant)

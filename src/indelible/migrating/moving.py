@@ -34,7 +34,9 @@ from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.desk import _person
 from indelible.engine.stops import Stops
 from indelible.errors import BadCall, Misconfigured
+from indelible.journal.keys.files import resolved_keys
 from indelible.journal.keys.places import expected_in
+from indelible.journal.keys.writers import key_maker
 from indelible.ledger import Ledger
 from indelible.migrating.handing_over import Handover
 from indelible.migrating.taking import Progress, untold
@@ -78,7 +80,8 @@ def move(source: str, target: str, *, by: str, progress: Progress = untold, is_d
     _check_are_databases(source, target)
     if is_dry_run:
         return _plan_all(source, target)
-    migrate(target)
+    folder = resolved_keys(None)
+    migrate(target, expected_in(folder), key_maker(folder))
     check_shown(target)
     with _opened(source) as here, _opened(target) as there:
         old, new = here.address, there.address
@@ -285,7 +288,7 @@ def _stop_of(store: Store, tenant: str) -> Stop | None:
 
 
 def _opened(address: str) -> AbstractContextManager[Store]:
-    store = open_store(address, wakeups=False, expect=expected_in(None))
+    store = open_store(address, wakeups=False, expect=expected_in(None), create=False)
     authenticate_rows(store, None)
     return closing(store)
 

@@ -17,6 +17,7 @@ from indelible.engine.comparing import compare_before_writing
 from indelible.errors import Misconfigured
 from indelible.journal.keys.files import resolved_keys
 from indelible.journal.keys.places import expected_in
+from indelible.journal.keys.writers import key_maker
 from indelible.notify.channels import Channel
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
@@ -82,7 +83,7 @@ def serve(
     disable_created_metrics()  # type: ignore[no-untyped-call]
     has_named_keys = keys is not None
     keys = resolved_keys(keys)  # now: the current folder may change
-    store = open_store(url, expect=expected_in(keys))
+    store = open_store(url, expect=expected_in(keys), begin=key_maker(keys))
     authenticate_rows(store, keys)
     compare_before_writing(store, keys)
     ledgers = Ledgers(

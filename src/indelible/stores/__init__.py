@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.ports import Clock, Store
+from indelible.core.ports import Begin, Clock, Store
 from indelible.errors import Misconfigured
 from indelible.stores.carrying import OF_TENANTS as OF_TENANTS
 from indelible.stores.carrying import TABLES as TABLES
@@ -41,12 +41,14 @@ def open_store(
     token: str | None = None,
     reach: Reach | None = None,
     expect: Expect | None = None,
+    begin: Begin | None = None,
     create: bool = True,
 ) -> Store:
     """Open the store at an address: `sqlite:///file.db`, `:memory:`, `postgresql://…` or a server's `https://…`.
 
     `expect` is asked with the path of a SQLite file and the name of the ledger in it, None if there is none yet, before
-    that ledger is begun or used; it raises to refuse it. Without `create`, no ledger is begun.
+    that ledger is begun or used; it raises to refuse it. `begin` makes the writer keys of a SQLite ledger that is
+    begun. Without `create`, none is begun.
     """
     address = address_of(url)
     if is_remote(address):
@@ -64,7 +66,7 @@ def open_store(
         if not Path(path).is_file():  # no folder is made for it either
             raise _no_ledger(address)
         expect = _existing(address, expect)
-    return SqliteStore(path, clock=clock, wakeups=wakeups, expect=expect)
+    return SqliteStore(path, clock=clock, wakeups=wakeups, expect=expect, begin=begin)
 
 
 def _existing(address: str, expect: Expect | None) -> Expect:
@@ -86,17 +88,21 @@ def _no_ledger(address: str) -> Misconfigured:
     )
 
 
-def migrate(url: str | None = None, expect: Expect | None = None) -> list[str]:
-    """Bring the schema at an address up to date and return the names of the migrations it applied."""
+def migrate(url: str | None = None, expect: Expect | None = None, begin: Begin | None = None) -> list[str]:
+    """Bring the schema at an address up to date and return the names of the migrations it applied.
+
+    `expect` and `begin` are those of `open_store`; `begin` is used for a new PostgreSQL ledger as well.
+    """
     address = address_of(url)
     if is_postgres(address):
         from indelible.stores import postgres
 
-        apply: Callable[[str], list[str]] = postgres.migrate
-        return apply(address)
+        apply: Callable[[str, Begin | None], list[str]] = postgres.migrate
+        return apply(address, begin)
     from indelible.stores.sqlite import SqliteStore
 
-    store = SqliteStore(sqlite_path(address), expect=expect)  # it migrates itself when it is opened
+    # It migrates itself when it is opened.
+    store = SqliteStore(sqlite_path(address), expect=expect, begin=begin)
     store.close()
     return store.applied_migrations
 

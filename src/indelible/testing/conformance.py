@@ -169,14 +169,6 @@ class StoreConformance(
 
     # The store itself
 
-    def test_begin_macs_must_return_false_and_change_nothing_if_something_was_written_before(self) -> None:
-        make = Commands(self.tenant())
-        with self.opened() as store:
-            apply_one(store, make.open("effect"))
-            before = store.has_macs()
-            assert not store.begin_macs()
-            assert store.has_macs() is before
-
     def test_the_ledgers_name_is_made_once_and_kept(self) -> None:
         with self.opened() as store, self.opened() as other:
             assert store.ledger_name

@@ -15,7 +15,7 @@ from indelible.core.scopes import SCOPES
 
 # What is done by the server itself, is told when a client is introduced, or is no question.
 NOT_ASKED = {
-    "": {"transaction", "alarm", "close", "writer_id", "journal", "forgetting", "origin", "has_macs", "begin_macs"},
+    "": {"transaction", "alarm", "close", "writer_id", "journal", "forgetting", "origin", "has_macs"},
     "journal.": {"integrate", "keep_head", "tenants"},
     "forgetting.": set[str](),
 }

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,18 @@ from indelible.cli.demo.agent import AMOUNT, APPROVED, OTHER_AMOUNT, SWAPPED, re
 from indelible.cli.demo.page import COMMAND
 from indelible.cli.demo.proofs import BEFORE, INSIDE, Death, Proof, Seen, judge
 from indelible.cli.quiet import unlogged
+from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.events import event_hash
 from indelible.core.journal.chain import Broken, Intact, altered_payloads, check_chain
 from indelible.core.journal.notes import PublicKey, log_name, parse_head, parse_note, sign_note
 from indelible.core.verifying.findings import Report
+from indelible.engine.authenticating import read_rows
 from indelible.errors import VoteRefused
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.journal.keys.holders import HeldKey
 from indelible.journal.keys.ring import KeyRing
+from indelible.stores import open_store
 
 PERSON = "a person"
 PATIENCE = 20.0  # seconds that one process may take; on an idle machine it takes a fifth of one
@@ -229,8 +233,17 @@ def _copy(file: Path, copy: Path) -> None:
 def _checked_after(copy: Path, sql: str, values: tuple[bytes | str | int, ...]) -> Intact | Broken:
     with closing(apsw.Connection(str(copy))) as raw:
         raw.execute(sql, values)
-    with Ledger.open(f"sqlite:///{copy}", seal=False) as ledger:
+    with _read(copy) as ledger:
         return check_chain(ledger.events(INSIDE), INSIDE)
+
+
+@contextmanager
+def _read(copy: Path) -> Iterator[Ledger]:
+    """Open a copy as an auditor does: without the writer keys, so that only the record itself tells of a change."""
+    with closing(open_store(f"sqlite:///{copy}", wakeups=False)) as store:
+        read_rows(store, DEFAULT_TENANT)
+        with Ledger.open(store=store, seal=False) as ledger:
+            yield ledger
 
 
 def _edit_payload(copy: Path, seen: Seen) -> None:
@@ -243,7 +256,7 @@ def _edit_payload(copy: Path, seen: Seen) -> None:
             " WHERE run_id = ? AND seq = ? AND field = 'args'",
             (str(AMOUNT), str(OTHER_AMOUNT), INSIDE, opening.seq),
         )
-    with Ledger.open(f"sqlite:///{copy}", seal=False) as ledger:
+    with _read(copy) as ledger:
         found = ledger.get_effect(effect.id)
         payloads = store_behind(ledger).payloads(effect.tenant, INSIDE, [opening.seq])
         seen.amounts = (effect.args["amount"], None if found is None else found.args["amount"])

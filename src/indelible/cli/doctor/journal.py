@@ -14,6 +14,7 @@ from indelible.core.journal.notes import parse_head, parse_note
 from indelible.errors import IndelibleError
 from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.signer import file_signer
+from indelible.journal.keys.writers import VARIABLE, WriterKeys, key_maker
 from indelible.journal.sealing import is_elsewhere, lost_head
 
 # A ledger that seals does so within a quarter of a second, so what waits longer waits for somebody.
@@ -23,6 +24,7 @@ LONG = timedelta(minutes=1)
 def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
     """Looks at the journal's keys and at how far it is sealed."""
     yield check_keys(ledger, place)
+    yield check_writer_keys(ledger, place)
     yield check_sealed(ledger, place, now)
 
 
@@ -59,6 +61,20 @@ def check_keys(ledger: Ledger, place: Where) -> Check:
         said = f"{lost.size} events were signed, and the ledger, which has {size}, lacks some of them: it was set back"
         return Check("keys", "bad", said, f"restore a newer backup, or: {place.command('journal continue')}")
     return Check("keys", "ok", f"{key.id} signs, {key.path}")
+
+
+def check_writer_keys(ledger: Ledger, place: Where) -> Check:
+    """Does the ledger believe only what programs with its keys wrote, and are those keys here?"""
+    name, store = "writer keys", store_behind(ledger)
+    if isinstance(store.macs, WriterKeys):
+        return Check(name, "ok", "here; rows of other programs are not believed")
+    if store.macs is not None:
+        fix = f"where they are: {place.command('keys export-writer')}; here, set {VARIABLE} to what it prints"
+        return Check(name, "warn", "not here: programs on this machine are refused, and no mac was checked", fix)
+    if key_maker(None) is None:
+        return Check(name, "ok", f"none, and {VARIABLE} says so")
+    said = "none: this ledger was begun without them, so it believes rows that any program with access writes"
+    return Check(name, "warn", said, "begin a new ledger when you can; see docs/keys.md, A ledger without writer keys")
 
 
 def check_sealed(ledger: Ledger, place: Where, now: datetime) -> Check:

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import parse_qsl
 
-from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.doctor import approvals, journal
 from indelible.cli.doctor.command import Check, Verdict, check_effects, check_newest, check_skew, told
-from indelible.cli.opening import Where
+from indelible.cli.opening import Where, open_to_read
 from indelible.core.effects.identity import Ref
 from indelible.errors import IndelibleError, Misconfigured, SchemaOutdated
 from indelible.stores import durability
@@ -69,7 +68,7 @@ def check_pooler(address: str) -> Iterator[Check]:
 def check_ledger(place: Where) -> Iterator[Check]:
     """Opens the ledger as a program would, and looks inside."""
     try:
-        with Ledger.open(place.address, tenant=place.tenant, wakeups=False) as ledger:
+        with open_to_read(place) as ledger:
             yield Check("schema", "ok", "up to date")
             stores_now = store_behind(ledger).look([Ref(place.tenant, "doctor", "0" * 64)]).now
             now = datetime.now(UTC)

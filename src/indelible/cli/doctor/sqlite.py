@@ -18,7 +18,7 @@ from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.doctor import approvals, journal
 from indelible.cli.doctor.command import Check, Verdict, check_effects, check_newest, told
-from indelible.cli.opening import MAKE_ONE, Where, holds_ledger
+from indelible.cli.opening import MAKE_ONE, Where, holds_ledger, open_to_read
 from indelible.errors import IndelibleError
 from indelible.journal.keys.places import expected_in
 from indelible.stores import sqlite_path
@@ -154,7 +154,7 @@ def is_locked(path: Path) -> bool:
 def check_ledger(place: Where) -> Iterator[Check]:
     """Opens the ledger as a program would, and looks inside."""
     try:
-        with Ledger.open(place.address, tenant=place.tenant, wakeups=False) as ledger:
+        with open_to_read(place) as ledger:
             yield from check_durability(ledger)
             yield from check_schema(Path(sqlite_path(place.address)))
             now = datetime.now(UTC)

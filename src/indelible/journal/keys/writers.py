@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import shlex
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -18,7 +19,7 @@ from typing import Any
 
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.macs import KEY_BYTES, Macs, derived_key
-from indelible.core.ports import Store
+from indelible.core.ports import Begin, Store
 from indelible.core.sheets import SheetRef
 from indelible.core.verifying.unsealed import remembered_in
 from indelible.errors import KeyUnusable
@@ -27,6 +28,7 @@ from indelible.journal.keys.files import file_name, locked, read_private, ring_f
 log = logging.getLogger("indelible.journal")
 
 VARIABLE = "INDELIBLE_WRITER_KEYS"
+_NO_KEYS = "none"
 _FILE = "writers.key"
 _RIGHTS = "rights"
 _VERSION = 1
@@ -193,12 +195,13 @@ class NewestVersions:
         self._kept, self._mark = kept, mark
 
 
-def writer_keys(store: Store, keys: Path | None) -> WriterKeys | None:
+def writer_keys(store: Store, keys: Path | None, tenant: str) -> WriterKeys | None:
     """Return the writer keys of a ledger; None if its rows carry no macs.
 
     Args:
         store: The ledger's own store, not a server.
         keys: The folder of all keys.
+        tenant: Whose keys a process without any is told to get.
 
     Raises:
         KeyUnusable: Its rows carry macs, and the keys are not here.
@@ -211,14 +214,19 @@ def writer_keys(store: Store, keys: Path | None) -> WriterKeys | None:
     if master is None and not given:
         if store.has_macs():
             raise KeyUnusable(
-                f"the rows of {store.ledger_name} carry macs, and its writer keys are not in {ring}. On the machine "
-                f"that has them run: indelible keys export-writer; then set ${VARIABLE} to what it prints, here. "
-                "Nothing was written"
+                f"the rows of {store.ledger_name} carry macs, and its writer keys are not in {ring}, so nothing was "
+                "written; if they are in another folder, name it with INDELIBLE_KEYS. Else run on the machine that has "
+                f"them: indelible keys export-writer --tenant {shlex.quote(tenant)} --url {shlex.quote(store.address)} "
+                f"and set ${VARIABLE} to what it prints, here"
             )
         return None
-    if master is not None and not store.has_macs():
-        store.begin_macs()  # a process died before it could say so
     return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring, store)
+
+
+def key_file(ledger_name: str) -> Path | None:
+    """Return the file from which a ledger's writer keys are derived; None if it is not here."""
+    path = ring_folder(ledger_name, None) / _FILE
+    return path if path.exists() else None
 
 
 def copy_writer_keys(old: str, new: str, tenant: str) -> None:
@@ -232,19 +240,28 @@ def copy_writer_keys(old: str, new: str, tenant: str) -> None:
         write_private(_taken_file(target, tenant), keys.export(tenant, with_rights=True).encode())
 
 
-def make_writer_keys(store: Store, keys: Path) -> bool:
-    """Make the writer keys of a ledger in which nothing was written; return False if something was, without keys.
+def key_maker(keys: Path | None) -> Begin | None:
+    """Return what makes the writer keys of a ledger while it is begun; None if $INDELIBLE_WRITER_KEYS is `none`.
 
-    If this process dies in between, the next one that calls this makes them: the ledger is still empty.
+    Args:
+        keys: The folder of all keys; None for a user who has no home folder and names none.
     """
-    ring = ring_folder(store.ledger_name, keys)
-    if read_private(ring / _FILE) is not None:
-        return True
-    with locked(ring):
-        if read_private(ring / _FILE) is not None or not store.begin_macs():
-            return read_private(ring / _FILE) is not None  # another process was faster, or the ledger is from before
-        write_private(ring / _FILE, os.urandom(KEY_BYTES).hex().encode() + b"\n")
-    return True
+    if os.environ.get(VARIABLE, "").strip() == _NO_KEYS:
+        return None
+
+    def begin(ledger_name: str) -> None:
+        try:
+            ring = ring_folder(ledger_name, keys)
+            with locked(ring):
+                write_private(ring / _FILE, os.urandom(KEY_BYTES).hex().encode() + b"\n")
+        except (KeyUnusable, OSError) as problem:
+            raise KeyUnusable(
+                f"the writer keys of a new ledger cannot be kept, so none was begun: {problem}. Name a folder that "
+                f"this user can write to with INDELIBLE_KEYS, or begin a ledger without writer keys: {VARIABLE}="
+                f"{_NO_KEYS}"
+            ) from problem
+
+    return begin
 
 
 def _read_master(content: bytes, ring: Path | None) -> bytes:
@@ -269,7 +286,7 @@ def _taken(ring: Path, tenant: str) -> dict[str, str] | None:
 
 def _given(ledger_name: str) -> dict[str, dict[str, str]]:
     """Return the keys that the environment holds for a ledger, by tenant."""
-    lines = map(_read_line, os.environ.get(VARIABLE, "").split())
+    lines = (_read_line(word) for word in os.environ.get(VARIABLE, "").split() if word != _NO_KEYS)
     return {keys["tenant"]: keys for keys in lines if keys["ledger"] == ledger_name}
 
 

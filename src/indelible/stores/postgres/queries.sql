@@ -781,8 +781,8 @@ VALUES (%(number)s::bigint, %(name)s::text, clock_timestamp())
 SELECT has_macs FROM indelible_ledger
 
 -- name: begin_macs
--- From now on they do, if nothing was written before.
-UPDATE indelible_ledger SET has_macs = 1 WHERE NOT EXISTS (SELECT FROM indelible_runs) RETURNING has_macs
+-- The rows of a new ledger do.
+UPDATE indelible_ledger SET has_macs = 1
 
 -- name: ledger_name
 -- The name of this ledger.

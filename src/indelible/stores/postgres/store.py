@@ -274,10 +274,6 @@ class PostgresStore:
         """Say whether this ledger's rows carry macs."""
         return wire.read_bigint(self._run("has_macs", {}).get_value(0, 0) or bytes(8)) > 0
 
-    def begin_macs(self) -> bool:
-        """Let this ledger's rows carry macs from now on; return False if something was written before."""
-        return self._run("begin_macs", {}).ntuples == 1
-
     def _run(self, name: str, values: rows.Named) -> pq.abc.PGresult:
         """Carries out a statement that may be repeated, and repeats it while the server is away."""
         return self._repeat(SQL[name], values)

@@ -65,10 +65,6 @@ class RemoteStore:
         """Leave macs to the server."""
         return False
 
-    def begin_macs(self) -> bool:
-        """Leave macs to the server."""
-        return False
-
     def __init__(self, url: str, *, token: str | None, wakeups: bool = True, reach: Reach | None = None) -> None:
         self._line = Line(url, token, reach or Reach())
         self.address = self._line.address

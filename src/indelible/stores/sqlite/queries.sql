@@ -330,8 +330,8 @@ SELECT DISTINCT tenant FROM indelible_runs ORDER BY tenant
 SELECT has_macs FROM indelible_ledger
 
 -- name: begin_macs
--- From now on they do, if nothing was written before.
-UPDATE indelible_ledger SET has_macs = 1 WHERE NOT EXISTS (SELECT 1 FROM indelible_runs) RETURNING has_macs
+-- The rows of a new ledger do.
+UPDATE indelible_ledger SET has_macs = 1
 
 -- name: ledger_name
 -- The name of this ledger.

@@ -7,6 +7,7 @@ from datetime import datetime
 
 import apsw
 
+from indelible.core.ports import Begin
 from indelible.errors import SchemaOutdated
 from indelible.stores.named_sql import load_migrations, load_queries
 from indelible.stores.sqlite.rows import micros
@@ -30,8 +31,11 @@ def is_new(connection: apsw.Connection) -> bool:
     return _applied(connection) == 0
 
 
-def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> list[str]:
-    """Applies what is missing, in one transaction, and gives its names; a file from a newer version is left alone."""
+def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool, begin: Begin | None = None) -> list[str]:
+    """Apply what is missing, in one transaction, and return its names; a file from a newer version is left alone.
+
+    `begin` makes the writer keys of a new ledger before that is committed: no ledger is without its keys.
+    """
     try:
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(_MIGRATIONS_TABLE)
@@ -41,8 +45,11 @@ def migrate(connection: apsw.Connection, now: datetime, *, is_memory: bool) -> l
             row = (migration.number, migration.name, micros(now))
             connection.execute("INSERT INTO indelible_migrations VALUES (?, ?, ?)", row)
         if done == 0:
-            name = f"ledger-{uuid.uuid4().hex[:12]}"
-            connection.execute(load_queries(__package__)["name_ledger"], (name, micros(now)))
+            queries, name = load_queries(__package__), f"ledger-{uuid.uuid4().hex[:12]}"
+            connection.execute(queries["name_ledger"], (name, micros(now)))
+            if begin is not None:
+                begin(name)
+                connection.execute(queries["begin_macs"])
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:

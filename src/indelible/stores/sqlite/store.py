@@ -22,7 +22,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.macs import Macs
 from indelible.core.moving import origin_of
-from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
+from indelible.core.ports import Alarm, Begin, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, Misconfigured, StoreUnavailable
 from indelible.stores.assumptions import is_stop
@@ -73,6 +73,7 @@ class SqliteStore:
         clock: Clock | None = None,
         wakeups: bool = True,
         expect: Expect | None = None,
+        begin: Begin | None = None,
     ) -> None:
         """Open the ledger in a file, or begin one there.
 
@@ -81,6 +82,7 @@ class SqliteStore:
             clock: Tells the time. Default: the machine's.
             wakeups: Whether writes wake other processes. Default: True.
             expect: Is asked before a ledger is begun or used, and raises if another one belongs into the file.
+            begin: Makes the writer keys of a ledger that is begun, so that its rows carry macs. Not used in memory.
         """
         self._is_memory = path == ":memory:"
         if self._is_memory:
@@ -96,6 +98,7 @@ class SqliteStore:
         self._explained = Explained(self.address)
         self._wakeups = wakeups and not self._is_memory
         self._expect = None if self._is_memory else expect
+        self._begin = None if self._is_memory else begin  # no other program can write there
         self._held: list[threading.Lock] = []
         self._connecting = threading.Lock()
         self.journal = SqliteJournal(self._write_connection, self._read_connection)
@@ -149,7 +152,9 @@ class SqliteStore:
         with self._writing:
             if is_new(self._writer):
                 self._check_expected(None)
-            self.applied_migrations = migrate(self._writer, self._clock.now(), is_memory=self._is_memory)
+            self.applied_migrations = migrate(
+                self._writer, self._clock.now(), is_memory=self._is_memory, begin=self._begin
+            )
 
     def _check_expected(self, ledger_name: str | None) -> None:
         if self._expect is not None and self.file is not None:
@@ -467,11 +472,6 @@ class SqliteStore:
         """Say whether this ledger's rows carry macs."""
         with self._read_connection() as connection:
             return bool(connection.execute(SQL["has_macs"]).get)
-
-    def begin_macs(self) -> bool:
-        """Let this ledger's rows carry macs from now on; return False if something was written before."""
-        with self._write_connection() as connection:
-            return bool(connection.execute(SQL["begin_macs"]).get)
 
     # Waking
 

@@ -28,7 +28,7 @@ class PostgresStore(EffectStore[Any]):
 
 def _opened(address: str, *, is_migrated_here: bool, options: Mapping[str, Any]) -> Ledger:
     if is_migrated_here:
-        migrate(address)
+        migrate(address, keys=options.get("keys"))
     return Ledger.open(address, **options)
 
 
