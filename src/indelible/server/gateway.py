@@ -289,7 +289,7 @@ async def _meaning(ledger: AsyncLedger, entered: Effect, tool: GatewayTool, erro
 
 
 async def _called(function: Any, args: Mapping[str, Any]) -> Any:
-    """Return what a function returns. If it calls `sys.exit` or cancels itself, its call is in doubt; the server runs on."""
+    """Return what a function returns. If it calls `sys.exit` or cancels itself, its call is in doubt."""
     try:
         if inspect.iscoroutinefunction(function):
             return await function(**args)
