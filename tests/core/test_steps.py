@@ -21,6 +21,7 @@ from indelible.core.commands import (
     Command,
     Expire,
     Illegal,
+    InDoubt,
     Keep,
     Kept,
     KeyTaken,
@@ -166,8 +167,8 @@ COMMANDS: dict[str, Command] = {
 TABLE_OF_UNASKED = """
 open:                claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
 open, asked:         wait!   wait!   busy    doubt!  doubt!  doubt   doubt   value   error
-open, refused:       refuse! refuse! busy    doubt!  refuse! doubt   refuse! value   error
-open, too dear:      dear!   dear!   busy    doubt!  dear!   doubt   dear!   value   error
+open, refused:       refuse! refuse! busy    doubt!  doubt!  doubt   doubt   value   error
+open, too dear:      dear!   dear!   busy    doubt!  doubt!  doubt   doubt   value   error
 open, after waiting: claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
 open, answer lost:   claim!  claim!  claim   doubt!  claim!  doubt   claim!  value   error
 open other content:  claim!  taken   taken   taken   taken   taken   taken   taken   taken
@@ -200,8 +201,8 @@ vote on an old one:  none    no      no      no      no      no      no      no 
 TABLE_OF_ASKED = """
 open:                wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
 open, asked:         wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
-open, refused:       refuse! refuse! refuse! refuse! refuse! busy    refuse! doubt   refuse! denied  gone    value
-open, too dear:      wait    wait    dear!   dear!   dear!   busy    dear!   doubt   dear!   denied  gone    value
+open, refused:       refuse! refuse! refuse! refuse! refuse! busy    doubt!  doubt   refuse! denied  gone    value
+open, too dear:      wait    wait    dear!   dear!   dear!   busy    doubt!  doubt   dear!   denied  gone    value
 open, after waiting: wait    wait    over!   over    claim!  busy    claim!  doubt   wait!   denied  gone    value
 open, answer lost:   wait    wait    wait!!  wait!   claim!  claim   claim!  doubt   wait!   denied  gone    value
 open other content:  taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken   taken
@@ -459,7 +460,8 @@ def test_arguments_that_are_not_those_of_the_call_do_not_run(status: str) -> Non
 @pytest.mark.parametrize("status", ["ready", "in_doubt", "requires_approval"])
 def test_without_its_arguments_an_effect_cannot_be_attempted(status: str) -> None:
     erased = effect(status, args_json=None, on_crash="retry")
-    assert next_step(open_command(on_crash="retry", verdict=refuses()), erased, NOON, SEQ) == Step(ArgsErased(erased))
+    answer = InDoubt(erased) if status == "in_doubt" else ArgsErased(erased)
+    assert next_step(open_command(on_crash="retry", verdict=refuses()), erased, NOON, SEQ) == Step(answer)
     assert isinstance(next_step(reopen(), effect("failed", args_json=None), NOON, SEQ).answer, Illegal)
 
 

@@ -64,6 +64,50 @@ def test_37_a_late_report_of_the_second_attempt_leaves_the_doubt_of_the_first(
         ledger.run(charge(), pay, side_effect="payment")
 
 
+def _forbid(ledger: Driver) -> None:
+    ledger.apply_policy({"rules": [{"name": "closed", "then": "refuse"}]}, by="ana")
+    ledger.engine.judging.forget()
+
+
+def _spend(ledger: Driver) -> None:
+    ledger.apply_policy(limiting(0), by="ana")
+    ledger.engine.judging.forget()
+
+
+def _stop(ledger: Driver) -> None:
+    ledger.stop(by="ana", reason="refunds go wrong")
+
+
+@pytest.mark.parametrize("side_effect", ["write", "payment"])
+@pytest.mark.parametrize("keeps_out", [_stop, _forbid, _spend])
+def test_37_a_refusal_does_not_tell_as_not_done_what_may_have_happened(
+    ledger: Driver, keeps_out: Any, side_effect: Any
+) -> None:
+    """A call in doubt that may be repeated is refused its next attempt: the caller hears that it may have happened."""
+    words = {"side_effect": side_effect, "on_crash": "retry"}
+    leave_in_doubt(ledger, **words)
+    keeps_out(ledger)
+    with pytest.raises(EffectInDoubt):
+        ledger.run(charge(), lambda effect: pytest.fail("it was entered"), **words)
+    assert _status(ledger) == "in_doubt"
+
+
+@pytest.mark.parametrize("words", [{"retry": AT_ONCE}, {"downstream": Idempotent(attempts=2, backoff=timedelta(0))}])
+def test_37_a_refused_second_attempt_raises_what_the_first_raised(ledger: Driver, shell: Shell, words: Any) -> None:
+    """The answer is lost, and a person stops all effects before the call is made once more."""
+    beside, lost = shell.open(), ConnectionError("answer lost")
+
+    def pay(effect: Any) -> None:
+        beside.stop(by="ana", reason="refunds go wrong")
+        raise lost
+
+    with pytest.raises(ConnectionError) as raised:
+        ledger.run(charge(), pay, side_effect="payment", **words)
+    assert raised.value is lost
+    assert any("in doubt" in note for note in lost.__notes__)
+    assert _status(ledger) == "in_doubt"
+
+
 @pytest.mark.parametrize("raised", [Refused("declined"), NothingHappened("not sent"), ValueError("x")])
 @pytest.mark.parametrize("side_effect", ["write", "payment"])
 def test_37_an_attempt_after_a_crash_does_not_end_the_doubt_of_the_one_before(
@@ -178,7 +222,7 @@ def test_23_a_budget_that_came_since_holds_when_a_call_is_entered_again(shell: S
     (effect,) = tight.effects()
     if way == "person":
         tight.retry(effect.id, by="ana")
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(BudgetExceeded if way == "person" else EffectInDoubt):
         tight.run(call, pay, **words)
     assert deeds == []
     wide = shell.open(policy=_under(100_000, 600))
@@ -191,7 +235,7 @@ def test_23_a_budget_that_came_since_holds_when_a_call_is_entered_again(shell: S
 def test_23_a_lowered_limit_holds_when_a_call_is_entered_again(shell: Shell) -> None:
     words = {"side_effect": "payment", "on_crash": "retry", "wait": False}
     leave_in_doubt(shell.open(policy=_under(5)), **words)
-    with pytest.raises(BudgetExceeded):
+    with pytest.raises(EffectInDoubt):
         shell.open(policy=_under(4)).run(charge(), lambda effect: None, **words)
     shell.open(policy=_under(5)).run(charge(), lambda effect: None, **words)
 

@@ -19,13 +19,13 @@ from indelible.core.commands import (
     AllStopped,
     Amend,
     Attend,
-    AwaitingApproval,
     Cancel,
     Canceled,
     CastVote,
     Claimed,
     Command,
     Denied,
+    EditUnread,
     Expire,
     Finish,
     Forbidden,
@@ -80,6 +80,8 @@ from indelible.core.runs.run import driver_ref, fence_ref, limit_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.values.canonical import decode, encode
 
+_GOES_ON = (Claimed, EditUnread, LimitsUnseen, MayRun, Reworded)
+"""Answers by which a caller enters the handler, or looks something up and asks again."""
 _LEASE_RAN_OUT = b'"the lease ran out"'
 # No move leads on from these, not even one of the same batch.
 _FINAL = frozenset({"succeeded", "denied", "canceled"})
@@ -357,16 +359,16 @@ def _enter_again(
 ) -> Step | None:
     """Enter an effect that may have happened, if its tool allows that; None if it has to stay in doubt.
 
-    It also stays in doubt where a person would have to be asked, unless it only reads. The answer to a question says
-    whether a call may run, and not whether it has run: a denial would end as not done what may have happened. A person
-    says first what became of it. Where the provider's key makes a repeat safe, the answer could come after the key is
-    forgotten besides.
+    It also stays in doubt where the next attempt is refused or a person would have to be asked, unless it only reads.
+    A refusal says whether a call may run, and not whether it has run: it would tell as not done what may have
+    happened. A person says first what became of it. Where the provider's key makes a repeat safe, a person's answer
+    could come after the key is forgotten besides.
     """
     if not _may_enter_again(command, effect, now, sheets):
         return None
     step = _enter(command, effect, now, seq, sheets, beside)
-    may_ask = effect.on_crash == "retry" and effect.side_effect in HARMLESS
-    return step if may_ask or not isinstance(step.answer, AwaitingApproval) else None
+    is_harmless = effect.on_crash == "retry" and effect.side_effect in HARMLESS
+    return step if is_harmless or isinstance(step.answer, _GOES_ON) else None
 
 
 def _may_enter_again(command: Open, effect: Effect, now: datetime, sheets: Sheets) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from indelible.core.commands import Claimed, Finish, Late, NoSuchEffect, Open, Relinquish
+from indelible.core.commands import Claimed, Finish, InDoubt, Late, NoSuchEffect, Open, Relinquish
 from indelible.core.effects import outcomes, walk
 from indelible.core.effects.calls import Idempotent, Options, Retry, ToolCall, handling_of
 from indelible.core.effects.effect import Claim
@@ -175,6 +175,20 @@ def test_37_an_attempt_that_did_nothing_leaves_the_doubt_of_the_one_before() -> 
     for report in (Raised(NothingHappened("not connected")), Raised(OSError("fork"), was_entered=False)):
         played = run(CLAIMED, Raised(OSError("first")), MOVED, None, again, report, MOVED, retry=retry)
         assert played.commands[-1].status == "in_doubt"
+
+
+@pytest.mark.parametrize("next_one", [InDoubt(entered(1).effect), StoreUnavailable("away")])
+@pytest.mark.parametrize(
+    "words", [{"retry": Retry(on=(OSError,), attempts=2)}, {"downstream": Idempotent(attempts=2)}], ids=str
+)
+def test_37_what_was_raised_in_doubt_is_raised_if_it_cannot_be_tried_again(next_one: Any, words: Any) -> None:
+    lost = OSError("lost")
+    played = run(CLAIMED, Raised(lost), MOVED, None, next_one, **words)
+    assert played.error is lost
+
+
+def test_a_store_that_is_away_before_the_first_attempt_says_so() -> None:
+    assert isinstance(run(StoreUnavailable("away")).error, StoreUnavailable)
 
 
 @pytest.mark.parametrize("last", [NothingHappened("no line"), Refused("no"), OSError("reset")])

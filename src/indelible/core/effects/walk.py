@@ -98,6 +98,7 @@ from indelible.errors import (
     EffectFailed,
     EffectInDoubt,
     IllegalMove,
+    IndelibleError,
     KeyUnusable,
     LeaseLost,
     NothingHappened,
@@ -443,10 +444,15 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
     waited = False
     has_probed = False
     entries = 0
-    again: str | None = None
+    again = _Again()
     while True:
-        words: dict[str, Any] = {"waited": waited, "again": again, "must_seal": entries == 0}
-        begun: Begun = yield from begin(prepared, mint, known, awaited_approval, **words)
+        words: dict[str, Any] = {"waited": waited, "again": again.token, "must_seal": entries == 0}
+        try:
+            begun: Begun = yield from begin(prepared, mint, known, awaited_approval, **words)
+        except IndelibleError:
+            if again.doubt is None:
+                raise
+            return again.doubt
         known = None
         waited = isinstance(begun, AwaitingApproval)
         match begun:
@@ -454,7 +460,7 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
                 entries += 1
                 verdict = yield from _attempt(claim, prepared, mint, entries)
                 if isinstance(verdict, _Again):
-                    again = verdict.token
+                    again = verdict
                     continue
                 yield from await_seal(claim.effect, handling)
                 return verdict
@@ -476,6 +482,8 @@ def run(prepared: Prepared, mint: Mint) -> Walk:
                     awaited_approval = begun.approval.id
                 awaited: Awaited = yield AwaitChange(begun.effect, left)
                 known, left = awaited.newest, awaited.left
+            case InDoubt() if again.doubt is not None:
+                return again.doubt  # what its last attempt raised, whatever keeps the next one from being made
             case _:
                 refuse(begun)
 
@@ -489,9 +497,14 @@ def await_seal(effect: Effect, handling: Handling) -> Generator[Request, Any, No
 
 @dataclass(frozen=True, slots=True)
 class _Again:
-    """Says to go round again. `token` is that of the attempt, if it was given up in doubt to be tried again."""
+    """Says to go round again.
+
+    `token` is that of the attempt, if it was given up in doubt to be tried again. `doubt` is what it raised, if it may
+    have happened.
+    """
 
     token: str | None = None
+    doubt: Raised | None = None
 
 
 def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk:
@@ -524,14 +537,14 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
         pause = handling.retry.pause_after(entries)
         yield from _give_up(claim, meaning, error, mint, screen, lease=max(pause, handling.lease))
         yield Pause(pause)
-        return _Again(claim.token if meaning == "in_doubt" else None)
+        return _Again(claim.token, report) if meaning == "in_doubt" else _Again()
     yield from finish_with_error(claim, error, meaning, mint, screen)
     if meaning == "failed":
         return report
     downstream = handling.downstream
     if meaning == "in_doubt" and downstream is not None and not is_interruption and entries < downstream.attempts:
         yield Pause(downstream.backoff * 2 ** (entries - 1))
-        return _Again()
+        return _Again(doubt=report)
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
 
 
@@ -630,7 +643,7 @@ def _give_up(
     """
     is_doubt = meaning == "in_doubt"
     reason = encode(safe_text(f"{type(error).__qualname__}: {said_by(error)}", screen))
-    if is_doubt and lease is None:
+    if is_doubt:
         note_on(
             error,
             f"Indelible: {claim.effect.id} is in doubt: it may have happened, so it is not repeated. Find out, then: "
