@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,9 @@ def lent_folder(keys: Path, to: Path) -> Path:
         ring = to / found.parent.name
         ring.mkdir(mode=0o700, parents=True, exist_ok=True)
         to.chmod(0o700)
-        shutil.copy2(found, ring / found.name)
+        half = ring / f"{found.name}.{os.getpid()}-{threading.get_ident()}"
+        shutil.copy2(found, half)
+        half.replace(ring / found.name)  # others may read it meanwhile
     return to
 
 

@@ -68,6 +68,7 @@ def harmful(ledger: Ledger, attack: str) -> None:
     ledger.deny(begun.approval.id, digest=begun.approval.digest, by=Actor(attack), reason=attack)
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_nothing_that_agents_wrote_ever_runs(open_report: Reader, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(f"sqlite:///{path}", seal=False) as ledger:

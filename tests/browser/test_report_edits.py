@@ -338,6 +338,7 @@ def flawed(ledger: Ledger, path: Path, member: str) -> None:
     rewrite(ledger, str(path), member, lambda body: body.update({member: FLAWS[member]}))
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 def test_what_was_signed_of_a_run_and_does_not_hold_together_is_caught(open_report: Reader, tmp_path: Path) -> None:
     path = tmp_path / "ledger.db"
     with Ledger.open(f"sqlite:///{path}", seal=False) as ledger:
@@ -351,6 +352,7 @@ def test_what_was_signed_of_a_run_and_does_not_hold_together_is_caught(open_repo
     assert found == {"genuine": "verified"} | dict.fromkeys(FLAWS, "changed")
 
 
+@pytest.mark.usefixtures("without_writer_keys")
 @pytest.mark.parametrize("member", FLAWS)
 def test_what_was_signed_of_a_journal_and_does_not_hold_together_is_caught(
     open_report: Reader, tmp_path: Path, member: str

@@ -22,7 +22,7 @@ from indelible.errors import IllegalMove, VoteRefused
 from indelible.notify.channels import Message
 from indelible.notify.outbox import Outbox
 from tests.chaos.approval_oracle import decision_name
-from tests.chaos.subject import Answer, Terms, answer_of, apply_terms
+from tests.chaos.subject import Answer, Terms, answer_of, apply_terms, lent
 from tests.chaos.world import Touch, World
 
 TOOL = "chaos.pay"
@@ -277,7 +277,7 @@ def open_ledger(place: Place, **more: Any) -> Ledger:
     """Opens the ledger of a place; keys are those of the place alone."""
     logging.getLogger("indelible").setLevel(logging.ERROR)  # that the thousandth database has got a key is no news
     lease, wait = timedelta(seconds=place.terms.lease), timedelta(seconds=place.terms.wait)
-    keys = place.world / "keys"
+    keys = lent(place.world / "keys")
     return Ledger.open(place.url, tenant=place.tenant, lease=lease, wait=wait, seal=False, keys=keys, **more)
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from tests.chaos import procs
-from tests.chaos.subject import prepare, sqlite_url
+from tests.chaos.subject import KEYS, prepare, sqlite_url
 from tests.postgres import PostgresServer, fresh_database
 
 DATABASE = "ledger.db"
@@ -80,14 +80,33 @@ def open_bench(name: str, where: Path) -> Iterator[Bench]:
     if name == "sqlite":
         template = where / "template"
         template.mkdir(parents=True)
-        procs.ask(prepare, sqlite_url(template / DATABASE))
-        yield SqliteBench(template)
+        with _keys_in(where / "keys"):
+            procs.ask(prepare, sqlite_url(template / DATABASE))
+            yield SqliteBench(template)
         return
     # The jobs kill processes, never the machine: what the kernel has is safe, and waiting for a disk proves nothing.
-    with PostgresServer(directory=memory_disk(), fsync=False) as server, fresh_database(server.url) as url:
+    with (
+        PostgresServer(directory=memory_disk(), fsync=False) as server,
+        fresh_database(server.url) as url,
+        _keys_in(where / "keys"),
+    ):
         procs.ask(prepare, url)
         yield PostgresBench(server, url, server.url_of(urlsplit(url).path[1:], tcp=True))
         server.start()  # a job may have killed it, and the database is to be dropped
+
+
+@contextmanager
+def _keys_in(folder: Path) -> Iterator[None]:
+    """Keep the writer keys of the bench's ledger in a folder, which all children know."""
+    before = os.environ.get(KEYS)
+    os.environ[KEYS] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[KEYS]
+        else:
+            os.environ[KEYS] = before
 
 
 def memory_disk() -> str | None:

@@ -30,7 +30,7 @@ from tests.chaos import mutants, procs
 from tests.chaos.oracle import Violation
 from tests.chaos.procs import Child
 from tests.chaos.report import Job, Order, Report
-from tests.chaos.subject import sqlite_url
+from tests.chaos.subject import lent, sqlite_url
 from tests.chaos.world import Touch, World, observe
 
 WRITERS = 4
@@ -149,7 +149,7 @@ def commands(database: Path, copy: Path) -> Iterator[Sequence[str]]:
 def write(line: Connection, database: Path, world: Path, mutant: str | None, number: int) -> None:
     """Make calls, one after the other, until killed."""
     mutants.plant(mutant)
-    with World(world) as outside, Ledger.open(sqlite_url(database), keys=world / "keys") as ledger:
+    with World(world) as outside, Ledger.open(sqlite_url(database), keys=lent(world / "keys")) as ledger:
         line.send("ready")
         for count in itertools.count():
             name = f"{number}-{count}"
@@ -202,7 +202,7 @@ def judge(database: Path, world: Path) -> tuple[list[Violation], int]:
     seen = observe(world)
     found: list[Violation] = []
     entered: list[str] = []
-    with Ledger.open(sqlite_url(database), keys=world / "keys") as ledger:
+    with Ledger.open(sqlite_url(database), keys=lent(world / "keys")) as ledger:
         for ack in seen.acks:
             try:
                 ledger.run(call_named(ack.call), lambda effect: entered.append(effect.args["name"]) or "again")

@@ -34,6 +34,7 @@ from tests.chaos import mutants, procs
 from tests.chaos.oracle import Violation
 from tests.chaos.procs import Child
 from tests.chaos.report import Job, Order, Report
+from tests.chaos.subject import lent
 
 WRITERS = 16
 SEALERS = 3
@@ -112,7 +113,7 @@ def _run_crew(place: Place, events: int, report: Report) -> None:
 
 
 def _make_key(place: Place) -> None:
-    with Ledger.open(place.url, tenant=place.tenant, keys=place.keys, seal=False) as ledger:
+    with Ledger.open(place.url, tenant=place.tenant, keys=lent(place.keys), seal=False) as ledger:
         KeyRing.open(ledger._engine.store.ledger_name, place.keys).create()
 
 
@@ -209,7 +210,7 @@ class Publishing:
 def judge(place: Place) -> tuple[int, list[Violation]]:
     """Seals what is left, then compares the journal with what was acknowledged and with every head ever signed."""
     mutants.plant(place.mutant if place.mutant == "cursor-skips" else None)
-    with Ledger.open(place.url, tenant=place.tenant, keys=place.keys, seal=False) as ledger:
+    with Ledger.open(place.url, tenant=place.tenant, keys=lent(place.keys), seal=False) as ledger:
         ledger.seal()
         return _judge(ledger, place)
 

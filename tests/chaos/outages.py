@@ -27,7 +27,7 @@ from tests.chaos.benches import DATABASE, PostgresBench, memory_disk
 from tests.chaos.oracle import Violation
 from tests.chaos.procs import Child, ChildHangs
 from tests.chaos.report import Job, Order, Report
-from tests.chaos.subject import STORE_TROUBLE, Answer, Call, Session, Terms, sqlite_url
+from tests.chaos.subject import KEYS, STORE_TROUBLE, Answer, Call, Session, Terms, sqlite_url
 from tests.chaos.worker import Work, judge
 from tests.chaos.world import World, observe
 from tests.stores.database import open_file
@@ -323,6 +323,7 @@ def _open_unwritable(order: Order, report: Report) -> None:
 
 
 def _try_unwritable(where: Path) -> str:
+    os.environ[KEYS] = str(where / "keys")
     if os.getuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(where, nobody.pw_uid, nobody.pw_gid)

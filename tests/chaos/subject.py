@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,8 @@ import psycopg
 
 import indelible
 from indelible import AsyncLedger, Effect, Ledger, ToolCall
+from indelible.core.effects.calls import DEFAULT_TENANT
+from indelible.engine.authenticating import read_rows
 from indelible.errors import (
     ApprovalEndedUnused,
     ApprovalPending,
@@ -30,13 +33,15 @@ from indelible.errors import (
     StoreError,
     StoreUnavailable,
 )
-from indelible.stores import Reach, is_postgres
+from indelible.stores import Reach, is_postgres, open_store
 from indelible.stores.postgres import PostgresStore
 from indelible.stores.sqlite import connections, schema
 from tests.chaos.oracle import StoredEffect, StoredEvent, StoreDump
 from tests.chaos.world import Touch, World
+from tests.lending import lent_folder
 from tests.stores.database import open_file
 
+KEYS = "INDELIBLE_KEYS"
 # Lines of files under this folder count as kill points.
 SOURCE = f"{Path(indelible.__file__).parent}{os.sep}"
 # Warm in the process that forks workers, so that a worker starts in milliseconds.
@@ -140,7 +145,7 @@ class Session:
         shell: type[Ledger] | type[AsyncLedger] = AsyncLedger if is_async else Ledger
         seals = terms.seals and not is_postgres(url)
         reach = Reach(patience=timedelta(seconds=terms.patience))
-        self._ledger = shell.open(url, reach=reach, lease=lease, wait=wait, seal=seals, keys=world.path / "keys")
+        self._ledger = shell.open(url, reach=reach, lease=lease, wait=wait, seal=seals, keys=lent(world.path / "keys"))
 
     def call(self, call: Call, inside: Callable[[], None] = lambda: None) -> Answer:
         """Makes the call and acknowledges its value; `inside` runs in the handler, before the world is touched."""
@@ -198,12 +203,26 @@ def prepare(url: str) -> None:
     indelible.migrate(url)
 
 
+def lent(keys: Path) -> Path:
+    """Return a folder of keys that has the writer keys of the bench's ledger, too."""
+    return lent_folder(Path(os.environ[KEYS]), keys)
+
+
+@contextmanager
+def reading(url: str) -> Iterator[Ledger]:
+    """Open a ledger without its writer keys, as an auditor does."""
+    with closing(open_store(url, wakeups=False)) as store:
+        read_rows(store, DEFAULT_TENANT)
+        with Ledger.open(store=store, seal=False) as ledger:
+            yield ledger
+
+
 def dump(url: str, runs: Collection[str] | None = None) -> StoreDump:
     """Reads the whole store, or what belongs to some runs of it.
 
     Effects and heads are read apart: a reader that finds nothing in one place must not find nothing everywhere.
     """
-    with Ledger.open(url, seal=False) as ledger:
+    with reading(url) as ledger:
         effects = [effect for effect in _effects(ledger, runs) if runs is None or effect.run_id in runs]
         heads = {run_id: head for run_id, head in read_heads(url) if runs is None or run_id in runs}
         named = dict.fromkeys([*heads, *(effect.run_id for effect in effects)])

@@ -260,3 +260,29 @@ def test_37_function_calls_wait_for_a_tool_that_ran_out_of_time_or_whose_result_
         assert {one.tool for one in answered.waiting} == {"slow", "unrecordable"}
         assert len(done) == 2
     assert {effect.status for effect in ledger.effects()} == {"in_doubt"}
+
+
+def test_37_function_calls_wait_for_a_call_that_still_runs(ledger: Ledger) -> None:
+    async def play() -> tuple[Any, Any, Any]:
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        async def render(order: str) -> str:
+            """Work for longer than a repeat waits."""
+            done.append(order)
+            begun.set()
+            await may_end.wait()
+            return "rendered"
+
+        terms = {"render": {"wait": timedelta(milliseconds=20)}}
+        loop = FunctionCalls(ledger, {"render": render}, run="order-1", side_effect="write", terms=terms)
+        said = {"id": "call_Xy", "type": "function", "function": {"name": "render", "arguments": '{"order": "1"}'}}
+        first = asyncio.create_task(loop.answer_async([said]))
+        await begun.wait()
+        repeated = await loop.answer_async([said])
+        may_end.set()
+        return await first, repeated, await loop.answer_async([said])
+
+    first, repeated, later = asyncio.run(play())
+    assert [len(one.waiting) for one in (first, repeated, later)] == [0, 1, 0]
+    assert [one.approval for one in repeated.waiting] == [None]
+    assert done == ["1"]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from pydantic_ai import Agent, ApprovalRequired, DeferredToolRequests, DeferredToolResults, ModelRetry, RunContext, Tool
+from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import ToolFailed
 from pydantic_ai.messages import (
     BinaryContent,
@@ -23,6 +24,7 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturn,
     ToolReturnPart,
+    UserPromptPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolApproved, ToolDenied
@@ -193,6 +195,22 @@ async def test_53_a_turn_stays_the_same_when_its_messages_are_stored(store_url: 
         assert till.charged == [5]
         history = ModelMessagesTypeAdapter.validate_json(stored)
         await agent.run(message_history=history, conversation_id="order-1")
+    assert till.charged == [5]
+
+
+@pytest.mark.parametrize("kept", [1, 3, 4, 5])
+async def test_53_a_history_processor_that_leaves_messages_out_begins_no_turn(store_url: str, kept: int) -> None:
+    """Each step of a run sees another number of prompts, and the calls of the run are those of one turn."""
+    till, chats = Till(), [ModelRequest(parts=[UserPromptPart(f"chat {number}")]) for number in range(3)]
+    history = [message for chat in chats for message in (chat, ModelResponse(parts=[TextPart("ok")]))]
+    said: list[Any] = [ToolCallPart("charge", {"money": {"amount": 5}}, tool_call_id=one) for one in ("c1", "c2", "c3")]
+    turns = iter([*said, TextPart("done")])
+    migrate(store_url)
+    async with AsyncLedger.open(store_url) as ledger:
+        agent = agent_of(ledger, till, side_effect="notification", model_turns=False)
+        agent.model = FunctionModel(lambda messages, info: ModelResponse(parts=[next(turns)]))
+        keep = ProcessHistory(lambda messages: messages[-kept:])
+        await agent.run("go", message_history=history, conversation_id="order-1", capabilities=[keep])
     assert till.charged == [5]
 
 

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Any
 
 from indelible import Approval, AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, ResultNotRecorded
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, ResultNotRecorded, StillRunning
 from indelible.integrations.dialects import Asked, asked_in, messages_of, object_in
 from indelible.integrations.entries import Entry
 from indelible.integrations.telling import heard_of, with_note
@@ -187,7 +187,7 @@ class _Entry(Entry):
         """Return what becomes of a call without a value, or raise."""
         heard = heard_of(refusal, self.call.tool)
         match refusal:
-            case ApprovalPending() | EffectInDoubt() | ResultNotRecorded():
+            case ApprovalPending() | EffectInDoubt() | ResultNotRecorded() | StillRunning():
                 asked = question_of(refusal, self.elsewhere) if isinstance(refusal, ApprovalPending) else None
                 return Waiting(
                     call_id=self.call.call_id or "",

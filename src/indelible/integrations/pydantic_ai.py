@@ -36,6 +36,7 @@ from pydantic_ai.exceptions import (
     ToolRetryError,
 )
 from pydantic_ai.messages import (
+    ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
@@ -93,6 +94,7 @@ _PASSAGE: ContextVar[_Passage | None] = ContextVar("indelible_passage", default=
 _CHANGED = object()
 _THEIRS = ("pydantic_ai.", "indelible.")
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+_MOST_RUNS = 10_000
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
 
 
@@ -123,6 +125,8 @@ class LedgerCapability(AbstractCapability[Any]):
         self._run = run
         self._terms = Terms(terms, usual)
         self._keeps_turns = model_turns
+        self._turns: dict[str | None, str | None] = {}
+        """The turn of each run of an agent, by the run's id."""
 
     def get_ordering(self) -> CapabilityOrdering:
         """Stand innermost, also among the capabilities of yours that do."""
@@ -131,6 +135,16 @@ class LedgerCapability(AbstractCapability[Any]):
     def get_wrapper_toolset(self, toolset: AbstractToolset[Any]) -> AbstractToolset[Any]:
         """Keep answers to the ledger's questions from the tools."""
         return OwnAnswers(toolset)
+
+    async def before_run(self, ctx: RunContext[Any]) -> None:
+        """Name the turn before a history processor leaves out messages by which it is known."""
+        messages, prompt = list(ctx.messages), ctx.prompt
+        is_beside_results = bool(messages) and isinstance(messages[-1], ModelResponse) and bool(messages[-1].tool_calls)
+        if prompt is not None and not is_beside_results:
+            messages.append(ModelRequest(parts=[UserPromptPart(prompt)]))
+        if len(self._turns) >= _MOST_RUNS:
+            del self._turns[next(iter(self._turns))]
+        self._turns[ctx.run_id] = turn_of(list(_prompts(messages)))
 
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
@@ -174,7 +188,7 @@ class LedgerCapability(AbstractCapability[Any]):
             call_id=call.tool_call_id,
             schema=_schema_of(tool),
             ordinal=ordinal_of(call.tool_call_id, _spoken(ctx)) if self._terms.counts(call.tool_name) else None,
-            turn=turn_of(list(_prompts(ctx))),
+            turn=self._turns[ctx.run_id] if ctx.run_id in self._turns else turn_of(list(_prompts(ctx.messages))),
         )
         return self._terms.call(named)
 
@@ -698,12 +712,12 @@ def _again(failed: Exception) -> Exception:
     return ToolFailed(said) if failed.error_type in (ToolFailed.__name__, ToolFailedError.__name__) else failed
 
 
-def _prompts(ctx: RunContext[Any]) -> Iterator[Any]:
+def _prompts(messages: Iterable[ModelMessage]) -> Iterator[Any]:
     """Yield what the user said in each message, as JSON that a stored message still has when it is read back.
 
     What a tool sends beside its result is no message of the user's.
     """
-    for message in ctx.messages:
+    for message in messages:
         if isinstance(message, ModelRequest) and not any(isinstance(part, ToolReturnPart) for part in message.parts):
             said = [part for part in message.parts if isinstance(part, UserPromptPart)]
             (dumped,) = ModelMessagesTypeAdapter.dump_python([ModelRequest(parts=said)], mode="json")
