@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from indelible import AwaitingApproval, Ledger, MayHaveHappened, Refused, ToolCall
+from indelible import AwaitingApproval, Ledger, MayHaveHappened, Refused, Succeeded, ToolCall
 from indelible.errors import BadCall, EffectCompensated, IndelibleError
 from indelible.integrations.telling import heard_of
 from tests.scenarios.fixtures import keys
@@ -300,3 +300,40 @@ def test_96_calls_of_one_tool_may_each_write_the_same_compensation(ledger: Drive
         )
     assert [one.status for one in ledger.compensate("orders")] == ["done", "done"]
     assert refunded == ["ch_2", "ch_1"]
+
+
+@pytest.mark.parametrize("way", ["compensate", "settle"])
+def test_44_what_a_call_says_is_redacted_is_redacted_in_what_is_done_later_about_it(
+    ledger: Driver, shell: Shell, way: str
+) -> None:
+    """Terms of adapters are such words: their tools are registered nowhere."""
+    secret = {"iban": "SECRET-DE02", "paid": True}
+    words: dict[str, Any] = {"side_effect": "payment", "redact": ["result.iban"], "compensate": lambda effect: secret}
+    call = ToolCall(tool="wire", args={"order": "1"}, run_id="orders")
+    if way == "compensate":
+        ledger.run(call, lambda effect: secret, **words)
+        assert [one.status for one in ledger.compensate("orders")] == ["done"]
+    else:
+        with pytest.raises(TimeoutError):
+            ledger.run(call, Count(TimeoutError("lost")), **words)
+        (effect,) = ledger.effects()
+        ledger.settle(effect.id, Succeeded(secret), by="ana", evidence="seen at the bank")
+    details = [effect.detail for effect in ledger.effects()]
+    assert len(details) == (2 if way == "compensate" else 1)
+    assert "SECRET" not in str(details)
+
+
+@pytest.mark.parametrize(("orders", "status"), [(("1",), "succeeded"), (("1", "2"), "in_doubt")])
+def test_41_a_probe_that_calls_say_is_asked_if_it_is_the_same_for_all(
+    ledger: Driver, shell: Shell, orders: Any, status: str
+) -> None:
+    for order in orders:
+        with pytest.raises(TimeoutError):
+            ledger.run(
+                ToolCall(tool="wire", args={"order": order}, run_id="orders"),
+                Count(TimeoutError("lost")),
+                side_effect="payment",
+                reconcile=lambda effect, order=order: Succeeded(order),
+            )
+    ledger.reconcile()
+    assert {effect.status for effect in ledger.effects()} == {status}

@@ -258,11 +258,12 @@ class Desk(Preparing):
         return walk.carry_out(make(self._mint.stamp(_person(by)), why), effect)
 
     def _probe_of(self, tool_name: str) -> Callable[[Effect], Any] | None:
-        """Return the probe that this program has for a tool: the tool's own, the server's, or the ledger's."""
+        """Return the probe that this program has for a tool: its own, the server's, its calls' or the ledger's."""
         tool = self._tools.get(tool_name)
         if tool is None and tool_name in self._probes:
             return self._probes[tool_name]
-        return self._handling(tool_name, None).reconcile
+        said = None if tool is not None else self._functions_said.get((tool_name, "reconcile"))
+        return said or self._handling(tool_name, None).reconcile
 
     def _reconcile_one(self, effect: Effect) -> Generator[Request, Any, Reconciled]:
         """Call an abandoned effect in doubt, then ask its tool's probe, if this ledger knows one."""

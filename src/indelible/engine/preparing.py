@@ -98,7 +98,10 @@ class Preparing:
         self._runs: RunsDesk | None = None
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
-        self._compensations_said: dict[str, Callable[[Effect], Any]] = {}
+        self._said: dict[str, Options] = {}
+        """What calls of tools that are not registered say is redacted."""
+        self._functions_said: dict[tuple[str, str], Callable[[Effect], Any] | None] = {}
+        """What such calls say makes them good, or finds out about them: by tool and option."""
         self.tenant = tenant
 
     def _register(self, tool: Tool[Any, Any]) -> None:
@@ -118,7 +121,7 @@ class Preparing:
         if usual is not None and not words:
             return usual
         tool = self._tools.get(tool_name)
-        options = None if tool is None else tool.options
+        options = self._said.get(tool_name) if tool is None else tool.options
         # What is demanded of every tool call is not demanded of our own records.
         ledger = replace(self._options, approval=None) if tool_name == MODEL_TURN else self._options
         if is_compensation(tool_name):  # its results are kept as its tool's are; it is about whom its effect is about
@@ -134,19 +137,37 @@ class Preparing:
     def _compensation_of(self, effect: Effect) -> Callable[[Effect], Any] | None:
         """Return what makes an effect good: as its tool says, or a call of it in this process, or the ledger."""
         tool = self._tools.get(effect.tool)
-        said = self._compensations_said.get(effect.tool) if tool is None else tool.options.compensate
+        said = self._functions_said.get((effect.tool, "compensate")) if tool is None else tool.options.compensate
         if said is not None or effect.side_effect in HARMLESS:
             return said
         return self._options.compensate
 
-    def _keep_compensation(self, tool: str, said: Callable[[Effect], Any]) -> None:
-        """Keep what a call says makes it good; another function would make good other calls of the tool too."""
-        if not _are_same(self._compensations_said.setdefault(tool, said), said):
+    def _keep_said(self, tool: str, words: OptionWords) -> None:
+        """Keep what a call says of a tool that is not registered: it holds for what is done later about its calls.
+
+        Raises:
+            BadCall: An earlier call says another compensation, which would make good this call too.
+        """
+        redact = words.get("redact")
+        known = self._said.get(tool, Options())
+        if redact and not set(redact) <= set(known.redact or ()):
+            self._said[tool] = merged(known, Options(redact=redact), None, tool)
+            for name in (tool, tool + COMPENSATION):
+                self._usual_handling.pop(name, None)
+        compensate, reconcile = words.get("compensate"), words.get("reconcile")
+        if compensate is not None and not self._is_said_alike(tool, "compensate", compensate):
             raise BadCall(
                 f"{tool}: an earlier call has another compensate=, and one function makes good all calls of a tool. "
                 "It gets the effect: read what to undo from effect.args and effect.detail, and not from a variable "
                 "around it"
             )
+        if reconcile is not None and not self._is_said_alike(tool, "reconcile", reconcile):
+            self._functions_said[tool, "reconcile"] = None  # no one of them is for every call
+
+    def _is_said_alike(self, tool: str, word: str, said: Callable[[Effect], Any]) -> bool:
+        """Keep a function if it is the first one said; return whether it is the same as the one that is kept."""
+        kept = self._functions_said.setdefault((tool, word), said)
+        return kept is not None and _are_same(kept, said)
 
     def _recorded_subject(self, effect: Effect) -> bytes | None:
         """Return the mark of the person whom an effect is about, as it is recorded; None if about no person."""
@@ -170,8 +191,8 @@ class Preparing:
         if tool is not None:
             call = tool.completed(call, words)
         handling = self._handling(call.tool, words)
-        if words and (compensate := words.get("compensate")) is not None:
-            self._keep_compensation(call.tool, compensate)
+        if words and not is_bound and tool is None:
+            self._keep_said(call.tool, words)
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
         is_alone = False
