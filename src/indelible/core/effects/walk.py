@@ -743,8 +743,8 @@ def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str, scr
     )
 
 
-def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
-    """Submits a command about a known effect and gives its new state, or raises why it cannot be."""
+def carry_out(command: Command, effect: Effect | None) -> Generator[Request, Any, Effect]:
+    """Submits a command about an effect and gives its new state, or raises why it cannot be."""
     answer: Answer = permitted((yield Submit(command, effect)))
     match answer:
         case Moved(moved):
