@@ -60,7 +60,7 @@ class Received:
     """Says what came of a message.
 
     - `settled`, `already_settled`: the effect has this outcome.
-    - `conflict`: the effect has another outcome, or was never in doubt. Nothing was changed.
+    - `conflict`: the effect has another outcome, was never in doubt, or several have the key. Nothing was changed.
     - `still_running`: its handler may be running. Have the provider send the message again later.
     - `ignored`: the message means no outcome.
     - `no_effect`: it names no effect. `unknown_effect`: it names one that is not there.
@@ -211,9 +211,9 @@ class Webhook:
         }
         result = results.get(row.code, "conflict")
         effect_id = None if row.effect is None else row.effect.id
-        if result == "conflict" and row.effect is not None:
-            standing = row.effect.status
-            log.error("webhook %s %s: %s is %s, and stays so", self.name, message.id, effect_id, standing)
+        if result == "conflict":
+            standing = row.detail if row.effect is None else f"{effect_id} is {row.effect.status}, and stays so"
+            log.error("webhook %s %s: %s", self.name, message.id, standing)
         return Received(result=result, message_id=message.id, effect_id=effect_id)
 
 

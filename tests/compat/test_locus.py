@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from indelible import AsyncLedger, Ledger, migrate
+from indelible import AsyncLedger, Ledger, connect, migrate
 from indelible.compat import locus
 from indelible.compat.locus import Execution, agent_run, tool
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
+from indelible.errors import BadCall, EffectFailed, EffectInDoubt, IllegalMove, NotPermitted, NotRun
 from indelible.testing.crashing import crash_at
 from indelible.testing.once import Outside, effect_once
 from tests.docs.following import Reader
 from tests.docs.pages import DOCS
 from tests.docs.terminal import Terminal
+from tests.server.places import Place
 
 
 @pytest.fixture
@@ -229,19 +230,100 @@ def test_what_was_done_before_is_not_done_again(ledger: Ledger) -> None:
         pass
 
 
-def test_37_what_failed_before_and_cannot_be_recorded_lets_nothing_run(ledger: Ledger) -> None:
-    """Its tool has to be approved here: then the block is not entered, and the call is not made again."""
+def judging(ledger: Ledger, judge: str) -> None:
+    if judge == "a stop":
+        ledger.stop(by="ana", reason="halt")
+    elif judge == "a policy":
+        ledger.apply_policy({"rules": [{"name": "none", "then": "refuse"}]}, by="ana")
+    elif judge == "a budget":
+        one = {"name": "day", "limit": 1, "window": "1d", "sum": "cents", "match": {"tool": "pay"}}
+        ledger.apply_policy({"defaults": "allow", "budgets": [one]}, by="ana")
+
+
+@pytest.mark.parametrize("judge", ["an approval", "a stop", "a policy", "a budget"])
+def test_54_what_was_done_or_failed_elsewhere_is_judged_by_no_rule(ledger: Ledger, judge: str) -> None:
+    """What was done was asked about, could be denied, and was then on the record as denied."""
     made: list[int] = []
+    words: dict[str, Any] = {"approval": "required"} if judge == "an approval" else {}
 
-    @tool(idempotent=True, approval="required", wait=False)
-    def pay(cents: int) -> None:
+    @tool(idempotent=True, side_effect="payment", wait=False, **words)
+    def pay(cents: int) -> dict[str, str]:
         made.append(cents)
+        return {"receipt": "new"}
 
-    executions = [Execution(tool=pay, arguments={"cents": 7}, error="TimeoutError: no answer")]
-    resumed = agent_run("order-7", ledger=ledger, tool_executions=executions)
-    with pytest.raises(ApprovalPending):
-        resumed.__enter__()  # not entered: what failed before is not on the record
+    judging(ledger, judge)
+    executions = [
+        Execution(tool=pay, arguments={"cents": 7}, result={"receipt": "old"}),
+        Execution(tool=pay, arguments={"cents": 8}, error="TimeoutError: no answer"),
+    ]
+    for _ in range(2):
+        with agent_run("order-7", ledger=ledger, tool_executions=executions):
+            pass
+    assert sorted(one.status for one in ledger.effects(run_id="order-7")) == ["failed", "succeeded"]
+    assert list(ledger.approvals()) == []
+    if judge == "a stop":
+        ledger.go(by="ana")
+    with agent_run("order-7", ledger=ledger):  # they are told of once, at the take-over
+        assert pay(7) == {"receipt": "old"}
+        with pytest.raises(EffectFailed) as failed:
+            pay(8)
+        assert failed.value.error_type == "FailedBefore"
+        if judge != "a stop":
+            with pytest.raises(NotRun):
+                pay(9)
     assert made == []
+
+
+def test_54_through_a_server_only_an_administrator_says_what_was_done_elsewhere(store_url: str, tmp_path: Path) -> None:
+    bank = Bank()
+    transfer = transfers(bank)
+    order = {"from_acct": "A", "to_acct": "B", "amount": 1}
+    done = [Execution(tool=transfer, arguments=order, result={"receipt": "old"})]
+    place = Place(store_url, keys=tmp_path / "keys")
+    try:
+        with connect(place.served.url, token=place.tokens["agent"]) as ledger:
+            resumed = agent_run("order-7", ledger=ledger, tool_executions=done)
+            with pytest.raises(NotPermitted):
+                resumed.__enter__()
+        with (
+            connect(place.served.url, token=place.tokens["admin"]) as ledger,
+            agent_run("order-7", ledger=ledger, tool_executions=done),
+        ):
+            pass
+        with connect(place.served.url, token=place.tokens["agent"]) as ledger, agent_run("order-7", ledger=ledger):
+            assert transfer("A", "B", 1) == {"receipt": "old"}
+    finally:
+        place.close()
+    assert bank.done == []
+
+
+def test_54_what_was_done_elsewhere_and_is_in_doubt_here_lets_nothing_run(ledger: Ledger) -> None:
+    @tool(idempotent=True, failed_on=())
+    def pay(cents: int) -> None:
+        raise TimeoutError("no answer")
+
+    with agent_run("order-7", ledger=ledger), pytest.raises(TimeoutError):
+        pay(7)
+    done = agent_run("order-7", ledger=ledger, tool_executions=[Execution(tool=pay, arguments={"cents": 7}, result=1)])
+    with pytest.raises(IllegalMove):
+        done.__enter__()
+    failed = [Execution(tool=pay, arguments={"cents": 7}, error="no")]
+    with agent_run("order-7", ledger=ledger, tool_executions=failed), pytest.raises(EffectInDoubt):
+        pay(7)
+
+
+def test_54_what_was_done_elsewhere_is_recorded_without_its_secrets_and_verified(ledger: Ledger) -> None:
+    @tool(idempotent=True, side_effect="payment", redact=["args.card", "result.iban"])
+    def pay(card: str) -> dict[str, str]:
+        raise AssertionError("it was done")
+
+    done = [Execution(tool=pay, arguments={"card": "4111"}, result={"iban": "DE02", "id": "ch_1"})]
+    with agent_run("order-7", ledger=ledger, tool_executions=done):
+        assert pay("4111")["id"] == "ch_1"
+    (effect,) = ledger.effects(run_id="order-7")
+    assert "4111" not in str(effect.args)
+    assert "DE02" not in str(effect.outcome)
+    assert [event.type for event in ledger.events("order-7")] == ["tool_call_adopted"]
 
 
 def test_a_process_that_dies_leaves_no_repeat_behind(ledger: Ledger, tmp_path: Path) -> None:

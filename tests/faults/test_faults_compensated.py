@@ -337,3 +337,50 @@ def test_41_a_probe_that_calls_say_is_asked_if_it_is_the_same_for_all(
             )
     ledger.reconcile()
     assert {effect.status for effect in ledger.effects()} == {status}
+
+
+@pytest.mark.parametrize("place", ["args.account", "args.order.iban", "args.text", "result"])
+@pytest.mark.parametrize(("side_effect", "status"), [("payment", "in_doubt"), ("write", "failed")])
+def test_96_a_compensation_sends_no_mark_in_place_of_a_value(
+    ledger: Driver, place: str, side_effect: Any, status: str
+) -> None:
+    """A provider got the text of a mark as its account, and the compensation was on the record as done."""
+    sent: list[str] = []
+    read: dict[str, Any] = {
+        "args.account": lambda effect: effect.args["account"],
+        "args.order.iban": lambda effect: effect.args["order"]["iban"],
+        "args.text": lambda effect: effect.args["texts"][0],
+        "result": lambda effect: effect.detail["token"],
+    }
+
+    def undo(effect: Any) -> None:
+        sent.append(f"POST /refund account={read[place](effect)}")
+
+    rules = ["args.account", "args.order.iban", "email", "result.token"]
+
+    @ledger.tool(side_effect=side_effect, redact=rules, compensate=undo)
+    def buy(account: str, order: dict[str, str], texts: list[str]) -> dict[str, str]:
+        return {"token": "tok_1", "id": "ch_1"}
+
+    inside(ledger, lambda run: ledger.call(buy, "DE02 1234", {"iban": "DE02"}, ["mail to eve@example.com, please"]))
+    for _ in range(2):
+        (undone,) = ledger.compensate("r1")
+        assert undone.status == status
+    assert sent == []
+    assert (undone.effect.status, undone.effect.args["order"].keys()) == ("succeeded", {"iban"})
+
+
+def test_96_a_compensation_that_reads_no_mark_is_done(ledger: Driver) -> None:
+    sent: list[Any] = []
+
+    def undo(effect: Any) -> None:
+        assert effect.outcome.value is not None
+        sent.append((effect.args["cents"], effect.detail["id"], effect.detail["lines"][0]))
+
+    @ledger.tool(side_effect="payment", redact=["args.account", "result.token"], compensate=undo)
+    def buy(account: str, cents: int) -> dict[str, Any]:
+        return {"token": "tok_1", "id": "ch_1", "lines": [7]}
+
+    inside(ledger, lambda run: ledger.call(buy, "DE02 1234", 4200))
+    assert [one.status for one in ledger.compensate("r1")] == ["done"]
+    assert sent == [(4200, "ch_1", 7)]

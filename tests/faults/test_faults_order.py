@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -252,6 +253,22 @@ def test_97_a_model_that_calls_again_means_the_call_that_was_made_first(ledger: 
         ledger.begin(charge(run_id="r1", call_id=call_id, dedupe="call"), approval="required")
     found = [effect for status in OPEN for effect in ledger.effects(run_id="r1", status=status)]
     assert meant(charge(run_id="r1", call_id="three", dedupe="call"), found).call_id == "one"
+
+
+def test_48_a_model_that_calls_again_means_the_call_that_was_edited(ledger: Ledger) -> None:
+    """By what it said first, and by what an approver made of that; this is the rule of every gate that goes by ids."""
+    call = charge(run_id="r1", call_id="one", dedupe="call")
+    ledger.begin(call, approval="required")
+    (question,) = ledger.approvals(status="pending")
+    edited = ledger.edit_approval(question.id, {"amount": 4}, digest=question.digest, by="ada")
+    ledger.approve(edited.id, digest=edited.digest, by="bob")
+    found = [effect for status in OPEN for effect in ledger.effects(run_id="r1", status=status)]
+    for args in ({"amount": 5}, {"amount": 4}):
+        assert meant(replace(call, args=args, call_id="two"), found).call_id == "one"
+    assert meant(replace(call, args={"amount": 6}, call_id="two"), found).call_id == "two"
+    ran: list[Any] = []
+    ledger.run(meant(replace(call, call_id="two"), found), lambda effect: ran.append(effect.args), approval="required")
+    assert ran == [{"amount": 4}]
 
 
 def test_97_ids_of_one_process_sort_as_they_were_made() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -10,10 +11,21 @@ from typing import Any
 
 import pytest
 
-from indelible import Ledger, ToolCall, connect
+from indelible import (
+    Actor,
+    AsyncLedger,
+    Ledger,
+    MayHaveHappened,
+    Refused,
+    RunningEffect,
+    ToolCall,
+    connect,
+)
 from indelible.core.commands import AwaitingApproval
-from indelible.errors import ApprovalPending, PolicyRefused
+from indelible.errors import ApprovalPending, PolicyRefused, ResultNotRecorded
+from indelible.server.signin.credentials import Credentials
 from tests.server.places import Place
+from tests.waiting import eventually
 
 
 @pytest.fixture
@@ -161,3 +173,45 @@ def test_39_each_class_that_tool_and_call_name_is_judged(place: Place, ledger: L
     for words in ({}, {"side_effect": "payment"}):
         with pytest.raises(PolicyRefused):
             ledger.run(turn("m1"), lambda effect: "ran", **words)
+
+
+@pytest.mark.parametrize("ends", ["returns", "refuses", "loses its answer"])
+@pytest.mark.parametrize("shell", ["blocking", "async"])
+def test_37_a_token_that_is_revoked_while_its_handler_runs_hides_nothing_that_was_done(
+    place: Place, shell: str, ends: str
+) -> None:
+    """The caller of a payment has to tell "not paid" from "paid, and not recorded"."""
+    credentials = Credentials(place.store, "acme")
+    credential, token = credentials.give("billing", ("agent",), by=Actor("root"))
+    call = ToolCall(tool="pay", args={"order": "1"}, run_id="order-1")
+    raised = {"refuses": Refused("declined"), "loses its answer": MayHaveHappened("cut")}
+    deeds: list[str] = []
+
+    def pay(effect: RunningEffect) -> dict[str, str]:
+        deeds.append(effect.id)
+        credentials.revoke(credential.id, by=Actor("root"))
+        headers = {"Authorization": f"Bearer {token}"}
+        eventually(lambda: place.client.get("/v1/effects", headers=headers).status_code == 401)
+        if ends in raised:
+            raise raised[ends]
+        return {"charge": "ch_123"}
+
+    async def paid() -> None:
+        async with AsyncLedger.open(place.served.url, token=str(token)) as ledger:
+            await ledger.run(call, pay, side_effect="payment")
+
+    def pays() -> None:
+        if shell == "async":
+            asyncio.run(paid())
+        else:
+            with connect(place.served.url, token=str(token)) as ledger:
+                ledger.run(call, pay, side_effect="payment")
+
+    with pytest.raises((ResultNotRecorded, MayHaveHappened)) as told:
+        pays()
+    if ends == "loses its answer":
+        assert told.value is raised[ends]
+    else:
+        assert isinstance(told.value, ResultNotRecorded)
+        assert told.value.value == ({"charge": "ch_123"} if ends == "returns" else "declined")
+    assert deeds == [place.get("/v1/effects?run_id=order-1", "ana").json()["effects"][0]["id"]]

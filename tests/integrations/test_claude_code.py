@@ -223,6 +223,32 @@ def test_arguments_that_were_edited_are_those_that_run(
     assert answer["hookSpecificOutput"]["updatedInput"] == dry
 
 
+@pytest.mark.parametrize("says", ["what it said first", "what it was edited to"])
+def test_48_what_was_edited_and_approved_runs_once_when_the_model_calls_again(
+    store_url: str, tmp_path: Path, says: str
+) -> None:
+    """The call has a new id; each repeat was a new question, and each answer left one more approved call open."""
+    migrate(store_url)
+    dry = {"command": "git push --dry-run", "description": "Pushes"}
+    with Ledger.open(store_url, seal=False) as ledger:
+        hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", allows=True)
+        denial(hook.answer(told()))
+        (question,) = ledger.approvals(status="pending")
+        edited = ledger.edit_approval(question, {**dry, "cwd": "/work"}, digest=question.digest, by="ana")
+        ledger.approve(edited, digest=edited.digest, by="bob")
+        again = PUSH if says == "what it said first" else dry
+        answer = hook.answer(told(use="toolu_2", args=again))
+        denial(answer, "allow")
+        assert answer["hookSpecificOutput"].get("updatedInput", dry) == dry
+        assert list(ledger.approvals(status="pending")) == []
+        hook.answer(after("toolu_2", args=dry))
+        (ran,) = ledger.effects(status="succeeded")
+        assert (ran.id, ran.args) == (question.effect_id, {**dry, "cwd": "/work"})
+        denial(hook.answer(told(use="toolu_3", args=again)))
+        (asked,) = ledger.approvals(status="pending")
+        assert asked.effect_id != ran.id, "one approval is for one call"
+
+
 def test_what_must_not_be_recorded_is_not_and_still_runs(ledger: Ledger, tmp_path: Path) -> None:
     terms = {"Bash": {"redact": ["token"], "approval": "required"}}
     secret = {"command": "curl -H 'Authorization: Bearer abcdefghijklmnop0123'"}

@@ -72,6 +72,30 @@ def test_many_keys_are_found_whatever_became_of_their_effects(ledger: Driver) ->
     assert codes == ["already_settled", *["settled"] * 5, "unknown_effect"]
 
 
+@pytest.mark.parametrize("ended", [False, True], ids=["both in doubt", "one has ended"])
+@pytest.mark.parametrize("others", [1, 4, 59])
+def test_40_a_key_that_two_effects_share_settles_neither_whatever_the_size_of_the_file(
+    ledger: Driver, others: int, ended: bool
+) -> None:
+    for run_id in ("monday", "tuesday"):
+        with suppress(MayHaveHappened):
+            ledger.run(charge(run_id=run_id, adopted_key="a" * 64), Count(MayHaveHappened("cut")))
+    both = ledger.effects(tool=charge().tool, limit=5)
+    assert [one.key for one in both] == ["a" * 64] * 2
+    if ended:
+        ledger.settle(both[0], Succeeded({"id": "ch_1"}), by="ana", evidence="ch_1")
+    keys = ["a" * 64, *(one.key for one in doubts(ledger, others))]
+    rows = [{"key": key, "as": "failed", "error": "no", "evidence": "not in monday's report"} for key in keys]
+    with pytest.raises(BadSettlements):
+        ledger.settle_all(rows, by="ana")
+    settled = ledger.settle_all(rows, by="ana", skip_bad=True)
+    assert [one.code for one in settled.results] == ["several_effects", *["settled"] * others]
+    assert ledger.get_effect(both[0].id).status == ("succeeded" if ended else "in_doubt")
+    assert ledger.get_effect(both[1].id).status == "in_doubt"
+    ledger.settle_all([row(both[1])], by="ana")
+    assert ledger.get_effect(both[1].id).status == "failed", "by its id it can be settled"
+
+
 def test_a_dry_run_says_what_would_be_settled_and_changes_nothing(ledger: Driver) -> None:
     (effect,) = doubts(ledger, 1)
     settled = ledger.settle_all([row(effect), {**row(effect), "id": "eff_none"}], by="ana", dry_run=True)

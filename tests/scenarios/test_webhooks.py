@@ -139,6 +139,19 @@ def test_a_failure_of_an_earlier_attempt_says_nothing_of_a_later_one(ledger: Led
     assert (paid.result, now_of(ledger, effect).status) == ("settled", "succeeded")
 
 
+def test_40_a_message_with_a_key_that_two_effects_share_is_a_conflict(ledger: Ledger) -> None:
+    def lose(effect: Any) -> None:
+        raise MayHaveHappened("cut")
+
+    for run_id in ("monday", "tuesday"):
+        with suppress(MayHaveHappened):
+            ledger.run(ToolCall(tool="charge", args={}, run_id=run_id, adopted_key="a" * 64), lose)
+    hook = Webhook("bank", secrets=SECRET, outcome=PAID, effect="ref")
+    received = hook.receive(ledger, *standard({"type": "payment.paid", "ref": "a" * 64}))
+    assert (received.result, received.effect_id) == ("conflict", None)
+    assert [one.status for one in ledger.effects(tool="charge")] == ["in_doubt"] * 2
+
+
 def test_what_is_to_run_again_is_a_conflict(ledger: Ledger) -> None:
     effect = left(ledger)
     ledger.retry(effect, by="ana")

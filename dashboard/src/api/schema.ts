@@ -4612,7 +4612,7 @@ export interface components {
              * Result
              * @enum {string}
              */
-            result: "settled" | "would_settle" | "already_settled" | "bad_row" | "duplicate" | "unknown_effect" | "settled_otherwise" | "still_running" | "not_in_doubt" | "other_attempt";
+            result: "settled" | "would_settle" | "already_settled" | "bad_row" | "duplicate" | "unknown_effect" | "several_effects" | "settled_otherwise" | "still_running" | "not_in_doubt" | "other_attempt";
             /** Detail */
             detail: string;
             effect: components["schemas"]["EffectShown"] | null;

@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, ParamSpec, TypeVar, cast, overload
 
-from indelible import AsyncLedger, Ledger, NothingHappened, Refused, RunningEffect, ToolCall, current_run
-from indelible.errors import BadCall, EffectFailed, NoRun
+from indelible import AsyncLedger, Failed, Ledger, NothingHappened, RunningEffect, Succeeded, ToolCall, current_run
+from indelible.errors import BadCall, IllegalMove, NoRun
 
-__all__ = ["Execution", "FailedBefore", "IdempotentTool", "agent_run", "tool"]
+__all__ = ["Execution", "IdempotentTool", "agent_run", "tool"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,6 +40,8 @@ _OWN = "indelible:locus:"
 """The beginning of the scopes that this face makes. No run may have such a name, so no run shares a scope with them."""
 ACROSS_RUNS = f"{_OWN}across runs"
 """Is the scope of calls that happen once in all runs of all agents."""
+_FAILED_BEFORE = "FailedBefore"
+"""Is the error type of what a tool raised when it was called elsewhere."""
 _AS_THERE: Mapping[str, Any] = {"failed_on": Exception}
 """What locus documents and our tools do not do by themselves: a body that raises has failed."""
 
@@ -198,22 +200,18 @@ def agent_run(
 
 
 def _take_over(ledger: Ledger, execution: Execution) -> None:
-    """Records what a call gave when it was made elsewhere; what is recorded already stays."""
+    """Record what came of a call when it was made elsewhere; what is recorded here already stays.
 
-    def known(effect: RunningEffect) -> Any:
-        if execution.error is not None:
-            raise FailedBefore(execution.error)
-        return execution.result
-
+    Raises:
+        IllegalMove: It was done there, and has another end here, or none: the agent's loop must not begin.
+    """
+    failed = None if execution.error is None else Failed(execution.error, _FAILED_BEFORE)
+    outcome = failed or Succeeded(execution.result)
     try:
-        ledger.run(execution.tool.call(execution.arguments), known)
-    except (FailedBefore, EffectFailed):
-        if execution.error is None:
+        ledger._engine.drive(ledger._adopt(execution.tool.call(execution.arguments), outcome, {"ledger": "locus"}))
+    except IllegalMove:
+        if failed is None:
             raise
-
-
-class FailedBefore(Refused):
-    """Is what a tool raised when it was called, before the ledger knew the run."""
 
 
 class _NothingRaised(NothingHappened):

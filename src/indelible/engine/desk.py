@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, ove
 from indelible.carrying import NamedRun
 from indelible.core.commands import Cancel, Command, Expire, Reopen, Stamp
 from indelible.core.effects import outcomes, walk
+from indelible.core.effects.adopting import adopt
 from indelible.core.effects.calls import (
     SIDE_EFFECTS,
     Dedupe,
@@ -227,6 +228,10 @@ class Desk(Preparing):
             yield from walk._finish(claim, outcome, outcomes.outcome_json(outcome, screen), mint, known=known)
         yield from walk.await_seal(claim.effect, handling)
         return value
+
+    def _adopt(self, call: ToolCall, outcome: Outcome, origin: Mapping[str, Any]) -> Generator[Request, Any, Effect]:
+        """Give the walk that records a call as it was made elsewhere."""
+        return adopt(self._prepare(call), outcome, self._mint, origin)
 
     def _settle(
         self, effect: Effect, outcome: Outcome, by: Actor | str, evidence: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import count
@@ -16,6 +15,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.effects.reconciling import Reconciled, Selection
 from indelible.core.effects.requests import Request, Submit
 from indelible.core.effects.settlements import (
+    Named,
     Plan,
     Planned,
     ReadRows,
@@ -75,22 +75,20 @@ class Settling:
         _refuse_inside_transaction(self._engine.store)
         has_more = False
         if isinstance(chosen, str):
-            read, found, has_more = self._by_filter(chosen, _checked(outcome), _evident(evidence), limit)
+            read, named, has_more = self._by_filter(chosen, _checked(outcome), _evident(evidence), limit)
         else:
             if outcome is not None or evidence is not None:
                 raise BadCall("outcome and evidence go with a filter; each row of a file or list has its own")
             read = _read(chosen)
-            found = self._named(read.names)
-        planned = plan(read, found, self._now(), self._desk._screen_of)
+            named = self._named(read.names)
+        planned = plan(read, named, self._now(), self._desk._screen_of)
         if dry_run:
             return planned.report({}, has_more=has_more)
         if planned.faults and not skip_bad and not isinstance(chosen, str):
             raise _refused(planned)
         return planned.report(self._write(planned.to_settle, by, progress), has_more=has_more)
 
-    def _by_filter(
-        self, text: str, outcome: Outcome, evidence: str, limit: int
-    ) -> tuple[ReadRows, dict[str, Effect], bool]:
+    def _by_filter(self, text: str, outcome: Outcome, evidence: str, limit: int) -> tuple[ReadRows, Named, bool]:
         """Find effects in doubt that fit, and make a row of each, bound to the attempt that was found."""
         from indelible.core.filtering.reading import parse
 
@@ -108,38 +106,44 @@ class Settling:
             Row(line=number, name=effect.id, outcome=outcome, evidence=evidence, attempt=effect.attempt)
             for number, effect in enumerate(found.things, start=1)
         ]
-        return ReadRows(tuple(rows), ()), {effect.id: effect for effect in found.things}, found.next is not None
+        named = Named({effect.id: effect for effect in found.things})
+        return ReadRows(tuple(rows), ()), named, found.next is not None
 
-    def _named(self, names: Sequence[str]) -> dict[str, Effect]:
+    def _named(self, names: Sequence[str]) -> Named:
         """Find effects by whole ids and keys: many of them page by page, and those that are left one by one."""
         from indelible.engine.desk import is_key
 
-        wanted = set(names)
-        keys = {name for name in wanted if is_key(name)}
-        # A key is not indexed without its scope, so several keys are worth a pass over all effects.
-        selections = [Filter(status="in_doubt", limit=_PAGE)] if len(wanted) > _MANY else []
-        found = self._in_pages(wanted, selections, most=len(wanted) // 100 + 1)
-        if len(keys - found.keys()) > _MANY_KEYS:
-            found |= self._in_pages(keys - found.keys(), [Filter(limit=_PAGE)])
-            wanted -= keys
-        for name in wanted - found.keys():
-            with suppress(BadCall, UnknownEffect):  # it is the key, or the beginning of the ids, of several
+        keys = {name for name in names if is_key(name)}
+        ids = set(names) - keys
+        found: list[tuple[str, Effect]] = []
+        if len(ids) > _MANY:
+            found += self._in_pages(ids, Filter(status="in_doubt", limit=_PAGE), most=len(ids) // 100 + 1)
+        if len(keys) > _MANY_KEYS:
+            # A key is not indexed without its scope, so several keys are worth a pass over all effects.
+            found += self._in_pages(keys, Filter(limit=_PAGE))
+            keys = set()
+        of_several = set()
+        for name in (ids | keys).difference(name for name, _ in found):
+            try:
                 effect = self._desk._find(name)
-                if name in (effect.id, effect.key):
-                    found[name] = effect
-        return found
+            except UnknownEffect:
+                continue
+            except BadCall:  # it is the key, or the beginning of the ids, of several
+                of_several |= {name} & keys
+                continue
+            if name in (effect.id, effect.key):
+                found.append((name, effect))
+        named = Named.among(found)
+        return replace(named, of_several=named.of_several | of_several)
 
-    def _in_pages(self, names: set[str], selections: Iterable[Filter], most: int | None = None) -> dict[str, Effect]:
-        """Look for effects by id or key in the pages of some lists, `most` pages of each."""
-        found: dict[str, Effect] = {}
-        for selected in selections:
-            for _ in count() if most is None else range(most):
-                page = self._engine.store.effects(self._tenant, selected)
-                found |= {name: effect for effect in page for name in (effect.id, effect.key) if name in names}
-                if len(page) < _PAGE or len(found) == len(names):
-                    break
-                selected = replace(selected, before=page[-1].id)
-        return found
+    def _in_pages(self, names: set[str], selected: Filter, most: int | None = None) -> Iterator[tuple[str, Effect]]:
+        """Look for effects by id or key in the pages of a list: all of them, as several may share a key, or `most`."""
+        for _ in count() if most is None else range(most):
+            page = self._engine.store.effects(self._tenant, selected)
+            yield from ((name, effect) for effect in page for name in (effect.id, effect.key) if name in names)
+            if len(page) < _PAGE:
+                break
+            selected = replace(selected, before=page[-1].id)
 
     def _write(self, rows: Sequence[Planned], by: Actor | str, progress: Progress | None) -> dict[int, RowResult]:
         """Settle rows in a few transactions; one that was moved meanwhile is reported, and stops no other."""

@@ -11,6 +11,7 @@ from typing import Literal
 
 from indelible import Effect, ToolCall
 from indelible.integrations.terms import is_same
+from indelible.tool import says_the_same
 
 # A call with one of these has not been made, and may still be.
 OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_approval")
@@ -19,14 +20,23 @@ OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_ap
 def meant(call: ToolCall, open_calls: Iterable[Effect]) -> ToolCall:
     """Return the call under the id of the open call that it makes again; otherwise under its own.
 
-    A call that may run comes before one that waits. Among those, the run's sequence decides: the call that had these
-    arguments first. Redacted arguments are not recognised: such a call is new, and the approver is asked again.
+    A call makes another one again if it says what that one said first, or what an approver made of that. One that may
+    run comes before one that waits. Among those, the run's sequence decides: the call that had these arguments first.
+    Redacted arguments are not recognised: such a call is new, and the approver is asked again.
 
     Args:
         call: The new call.
         open_calls: Open calls of its tool and run.
     """
-    alike = [one for one in open_calls if one.call_id and not one.are_args_erased and is_same(one.args, call.args)]
+    alike = [one for one in open_calls if one.call_id and not one.are_args_erased and _is_again(call, one)]
     if not alike or any(effect.call_id == call.call_id for effect in alike):
         return call
     return replace(call, call_id=min(alike, key=lambda one: (one.status != "ready", one.opened_seq)).call_id)
+
+
+def _is_again(call: ToolCall, effect: Effect) -> bool:
+    if is_same(effect.args, call.args):
+        return True
+    # What the framework adds, such as the folder, is no part of what was said, and no edit changes it.
+    added = [{name: args.get(name) for name in call.injected} for args in (effect.args, call.args)]
+    return is_same(*added) and says_the_same(call, effect)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from indelible.core.effects import walk
 from indelible.core.effects.calls import COMPENSATION, HARMLESS, CompensatingCall, OptionWords, ToolCall
-from indelible.core.effects.compensations import KEY_FIELD, compensation_ref, is_compensation
+from indelible.core.effects.compensations import KEY_FIELD, Undone, compensation_ref, is_compensation
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.from_arguments import ALL
 from indelible.core.effects.requests import Prepared, Raised, Recall, Request
@@ -48,7 +48,7 @@ def compensations_of(desk: Desk, effects: Iterator[Effect]) -> Iterator[Compensa
 
 
 def _handler(compensate: Callable[[Effect], Any], effect: Effect) -> Callable[[RunningEffect], Any]:
-    return lambda _: compensate(effect)
+    return lambda _: compensate(Undone.of(effect))
 
 
 def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compensated | Raised]:

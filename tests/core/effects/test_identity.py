@@ -23,9 +23,11 @@ from indelible.core.effects.identity import (
     key_of,
     lasting_text,
     repeat_of,
+    says_the_same,
     schema_hash,
 )
 from indelible.errors import BadCall, NotRecordable, TooLarge
+from tests.core.making import effect
 
 VECTORS: dict[str, list[dict[str, Any]]] = json.loads(
     (Path(__file__).parents[1] / "vectors" / "events.json").read_text(encoding="utf-8")
@@ -326,3 +328,9 @@ def test_the_text_of_a_part_of_a_schema_is_the_same_in_every_process() -> None:
     assert str(one) != str(other)
     assert lasting_text(one) == lasting_text(other)
     assert lasting_text("at most 0x10") == "at most 0x10"
+
+
+def test_48_a_call_says_the_same_as_an_effect_said_first_whatever_was_made_of_it() -> None:
+    first = effect("ready", tenant="default", digest=identify(CHARGE, "default").digest, args_json=b'{"edited":1}')
+    assert says_the_same(replace(CHARGE, call_id="another"), first)
+    assert not says_the_same(replace(CHARGE, args={"edited": 1}), first)

@@ -9,6 +9,7 @@ import pytest
 
 from indelible.core.effects.effect import Effect, Failed, Outcome, Succeeded
 from indelible.core.effects.settlements import (
+    Named,
     Plan,
     ReadRows,
     Row,
@@ -31,8 +32,8 @@ def lines(read: ReadRows) -> list[tuple[int, str]]:
 
 
 def planned(rows: list[dict[str, Any]], *effects: Effect) -> Plan:
-    found = {one.id: one for one in effects} | {one.key: one for one in effects}
-    return plan(read_mappings(rows), found, NOON, lambda one: None)
+    named = Named.among((name, one) for one in effects for name in (one.id, one.key))
+    return plan(read_mappings(rows), named, NOON, lambda one: None)
 
 
 def settled(outcome_status: str, detail: bytes | None) -> Effect:
@@ -185,6 +186,13 @@ def test_every_row_is_planned_or_a_fault_in_the_order_of_the_lines() -> None:
     assert report.has_more
     assert report.count("settled", "already_settled") == 2
     assert [one.line for one in report.problems] == [1, 3, 4, 5, 6, 9]
+
+
+def test_40_a_key_of_several_effects_names_none_of_them_and_their_ids_do() -> None:
+    two = [effect("in_doubt", id=f"eff_{n}", key="k", lease_until=None) for n in (1, 2)]
+    found = planned([{"key": "k", "as": "failed", "evidence": "x"}, ID, {**ID, "id": "eff_2"}], *two, two[0])
+    assert [(one.line, one.code, one.effect) for one in found.faults] == [(1, "several_effects", None)]
+    assert [one.effect.id for one in found.to_settle] == ["eff_1", "eff_2"]
 
 
 def test_an_effect_that_cannot_be_settled_is_a_fault_that_shows_how_it_stands() -> None:

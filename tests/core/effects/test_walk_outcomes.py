@@ -20,7 +20,9 @@ from indelible.errors import (
     LeaseLost,
     MayHaveHappened,
     NoRun,
+    NotAuthenticated,
     NothingHappened,
+    NotPermitted,
     NotRecordable,
     Refused,
     ResultNotRecorded,
@@ -251,6 +253,25 @@ def test_a_result_that_cannot_be_recorded_leaves_doubt_and_hands_the_value_over(
 def test_a_result_over_the_limit_leaves_doubt() -> None:
     assert run(CLAIMED, Returned("x" * 8), MOVED, max_result_bytes=10).value == "x" * 8
     assert isinstance(run(CLAIMED, Returned("x" * 9), MOVED, max_result_bytes=10).error, ResultNotRecorded)
+
+
+@pytest.mark.parametrize("ended", [NotAuthenticated("revoked"), NotPermitted("no agent any more")])
+def test_37_a_credential_that_ended_while_the_handler_ran_hides_nothing_that_it_did(ended: Exception) -> None:
+    returned = run(CLAIMED, Returned("paid"), ended).error
+    assert isinstance(returned, ResultNotRecorded)
+    assert (returned.value, returned.__cause__) == ("paid", ended)
+    refused = run(CLAIMED, Raised(Refused("declined")), ended).error
+    assert isinstance(refused, ResultNotRecorded)
+    assert (refused.value, type(refused.__cause__)) == ("declined", Refused)
+    for lost in (MayHaveHappened("cut"), NothingHappened("closed")):
+        assert run(CLAIMED, Raised(lost), ended).error is lost
+    assert isinstance(run(CLAIMED, Returned(object()), ended).error, ResultNotRecorded)
+    never = run(CLAIMED, Raised(OSError("no thread"), was_entered=False), ended)
+    assert isinstance(never.error, OSError)
+    cut = OSError("cut")
+    assert run(CLAIMED, Raised(cut), ended, retry=Retry(on=(OSError,), attempts=2)).error is cut
+    downstream = Idempotent(attempts=2)
+    assert run(CLAIMED, Raised(cut), ended, downstream=downstream).error is cut
 
 
 @pytest.mark.parametrize("report", [Returned({"id": 7}), Raised(ValueError("no"))])

@@ -8,7 +8,10 @@ says that its run has one: most ledgers have none, and their replays look no fur
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import Any
 
+from indelible.core.approvals.edits import holds_mark
 from indelible.core.changes import Change, Step
 from indelible.core.commands import Claimed, Moved
 from indelible.core.effects.calls import COMPENSATION
@@ -16,7 +19,7 @@ from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref, key_of
 from indelible.core.sheets import Sheet, SheetRef, Sheets, sheet_at
 from indelible.core.values.canonical import encode
-from indelible.errors import EffectCompensated
+from indelible.errors import BadCall, EffectCompensated
 
 KEY_FIELD = "effect"
 """Names the argument of a compensation that holds the id of the effect, and that its key is made of."""
@@ -28,6 +31,55 @@ _UNDOES = {
     "processing": "is being compensated by {}",
     "in_doubt": "may have been compensated: {} is in doubt",
 }
+
+
+class NotRecorded:
+    """Stands for a value that the record has only a mark of. What uses it as a text raises `BadCall`."""
+
+    def __init__(self, effect: Effect, place: str) -> None:
+        self._effect, self._place = effect, place
+
+    def __repr__(self) -> str:
+        return f"<{self._place} of {self._effect.id}, which is redacted>"
+
+    def __str__(self) -> str:
+        raise BadCall(
+            f"{self._effect.tool}: {self._place} of {self._effect.id} is redacted, so it cannot be made good with that "
+            "value. Make it good by hand; for later calls, let compensate= read other values, or use encrypt=True in "
+            "place of the redact= rule: docs/redaction.md"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Undone(Effect):
+    """Is an effect as the function gets it that makes it good: no mark in it can be taken for a value."""
+
+    @classmethod
+    def of(cls, effect: Effect) -> Undone:
+        """Return an effect so."""
+        return cls(**{one.name: getattr(effect, one.name) for one in fields(effect)})
+
+    @property
+    def args(self) -> dict[str, Any]:
+        """Return the recorded arguments; raise `EffectErased` if they were erased."""
+        recorded = Effect.args.__get__(self)
+        return {name: _unmarked(value, self, f"args.{name}") for name, value in recorded.items()}
+
+    @property
+    def detail(self) -> Any:
+        """Return the recorded result; raise `EffectErased` if it was erased."""
+        return _unmarked(Effect.detail.__get__(self), self, self.detail_field)
+
+
+def _unmarked(value: Any, effect: Effect, place: str) -> Any:
+    """Return a value with `NotRecorded` in place of each part that is a mark or holds one."""
+    match value:
+        case list():
+            return [_unmarked(item, effect, f"{place}[{number}]") for number, item in enumerate(value)]
+        case dict() if not any(map(holds_mark, value)) and value.keys() != {"$redacted"}:
+            return {name: _unmarked(item, effect, f"{place}.{name}") for name, item in value.items()}
+        case _:
+            return NotRecorded(effect, place) if holds_mark(value) else value
 
 
 def is_compensation(tool: str) -> bool:

@@ -10,11 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.effects.calls import Resource, ToolCall
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
+
+if TYPE_CHECKING:
+    from indelible.core.effects.effect import Effect
 
 KEY_TAG = b"indelible/key/v1\0"
 DIGEST_TAG = b"indelible/digest/v1\0"
@@ -140,6 +143,11 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
         args_json=args_json,
         omitted=omitted,
     )
+
+
+def says_the_same(call: ToolCall, effect: Effect) -> bool:
+    """Say whether a call says what the call of an effect said first, whatever an approver made of that."""
+    return identify(call, effect.tenant).digest == effect.digest
 
 
 def _occurrence(call: ToolCall) -> tuple[str, ...]:

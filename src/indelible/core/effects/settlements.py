@@ -31,6 +31,7 @@ SettleCode = Literal[
     "bad_row",
     "duplicate",
     "unknown_effect",
+    "several_effects",
     "settled_otherwise",
     "still_running",
     "not_in_doubt",
@@ -42,6 +43,7 @@ GOOD: frozenset[SettleCode] = frozenset({"settled", "would_settle", "already_set
 _WHY: Mapping[SettleCode, str] = {
     "duplicate": "an earlier row names the same effect; leave one of the two out",
     "unknown_effect": "this tenant has no effect with this id or key; see: indelible effects list",
+    "several_effects": "several effects have this key; name the one that you mean by its id",
     "settled_otherwise": "it is settled with another outcome, which stays; see: indelible effects show",
     "still_running": "its handler may be running; settle it when its lease has ended",
     "not_in_doubt": "only an effect in doubt can be settled; see: indelible effects show",
@@ -352,14 +354,36 @@ class Plan:
         return SettledAll(tuple(sorted([*results, *self.faults], key=lambda one: one.line)), has_more)
 
 
-def plan(
-    read: ReadRows, found: Mapping[str, Effect], now: datetime, screen_of: Callable[[Effect], Screen | None]
-) -> Plan:
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Holds the effects that names mean, and the names that mean several: a key is unique only in its scope."""
+
+    effects: Mapping[str, Effect]
+    of_several: frozenset[str] = frozenset()
+
+    @classmethod
+    def among(cls, found: Iterable[tuple[str, Effect]]) -> Named:
+        """Sort names with the effects that bear them; one effect may be found more than once."""
+        effects: dict[str, Effect] = {}
+        of_several: set[str] = set()
+        for name, effect in found:
+            if effects.setdefault(name, effect).id != effect.id:
+                of_several.add(name)
+        return cls(effects, frozenset(of_several))
+
+    def fault_of(self, name: str) -> SettleCode | None:
+        """Say why a name means no one effect, or None if it means one."""
+        if name in self.of_several:
+            return "several_effects"
+        return None if name in self.effects else "unknown_effect"
+
+
+def plan(read: ReadRows, named: Named, now: datetime, screen_of: Callable[[Effect], Screen | None]) -> Plan:
     """Check rows against the effects that they name.
 
     Args:
         read: The rows, and what cannot be read of them.
-        found: The effects by the ids and keys that the rows name.
+        named: The effects by the ids and keys that the rows name.
         now: The store's time.
         screen_of: Returns what stands between an effect's outcome and the record.
 
@@ -370,11 +394,11 @@ def plan(
     faults = list(read.faults)
     seen: set[str] = set()
     for row in read.rows:
-        effect = found.get(row.name)
-        if effect is None:
-            unknown: SettleCode = "unknown_effect"
-            faults.append(RowResult(line=row.line, name=row.name, code=unknown, detail=_WHY[unknown]))
+        fault = named.fault_of(row.name)
+        if fault is not None:
+            faults.append(RowResult(line=row.line, name=row.name, code=fault, detail=_WHY[fault]))
             continue
+        effect = named.effects[row.name]
         try:
             code = judge(effect, row.outcome, now, screen_of(effect))
             encode(row.evidence, root="evidence")

@@ -101,6 +101,7 @@ from indelible.errors import (
     IndelibleError,
     KeyUnusable,
     LeaseLost,
+    NotAuthenticated,
     NothingHappened,
     NotPermitted,
     RepeatRefused,
@@ -517,12 +518,13 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
     report: Returned | Raised = yield Invoke(claim, handling, screen, prepared.added)
     if isinstance(report, Returned):
-        return (yield from finish_with_value(claim, report.value, prepared.max_result_bytes, mint, screen))
+        most = prepared.max_result_bytes
+        return (yield from finish_with_value(claim, report.value, most, mint, screen, untold=_AFTER_HANDLER))
     error, is_interruption = report.error, report.is_interruption
     is_doubted = claim.effect.doubted is not None
     meaning: Meaning = "in_doubt" if is_doubted else "nothing"
     if not report.was_entered:
-        yield from finish_with_error(claim, error, meaning, mint, screen)
+        yield from finish_with_error(claim, error, meaning, mint, screen, _AFTER_HANDLER)
         return report
     if not is_doubted:
         meaning = meaning_of(
@@ -535,11 +537,12 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     if not report.is_canceled and _may_repeat(error, entries, handling):
         assert handling.retry is not None
         pause = handling.retry.pause_after(entries)
-        yield from _give_up(claim, meaning, error, mint, screen, lease=max(pause, handling.lease))
+        if not (yield from _give_up(claim, meaning, error, mint, screen, _AFTER_HANDLER, max(pause, handling.lease))):
+            return report
         yield Pause(pause)
         return _Again(claim.token, report) if meaning == "in_doubt" else _Again()
-    yield from finish_with_error(claim, error, meaning, mint, screen)
-    if meaning == "failed":
+    is_told = yield from finish_with_error(claim, error, meaning, mint, screen, _AFTER_HANDLER)
+    if meaning == "failed" or not is_told:
         return report
     downstream = handling.downstream
     if meaning == "in_doubt" and downstream is not None and not is_interruption and entries < downstream.attempts:
@@ -548,14 +551,26 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     return report  # the driver raises it as itself: a generator cannot raise every exception there is
 
 
+_Untold = tuple[type[IndelibleError], ...]
+_AWAY: _Untold = (StoreError, KeyUnusable)
+"""Errors with which the store takes no report, from any caller."""
+_AFTER_HANDLER: _Untold = (*_AWAY, NotAuthenticated, NotPermitted)
+"""The same after a handler: its credential may have ended meanwhile, and what it did must not be lost with that."""
+
+
 def finish_with_error(
-    claim: Claim, error: BaseException, meaning: Meaning, mint: Mint, screen: Screen | None = None
-) -> Generator[Request, Any, None]:
-    """Record an exception of the tool as what it means."""
-    if meaning == "failed":
-        yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error)
-    else:
-        yield from _give_up(claim, meaning, error, mint, screen)
+    claim: Claim,
+    error: BaseException,
+    meaning: Meaning,
+    mint: Mint,
+    screen: Screen | None = None,
+    untold: _Untold = _AWAY,
+) -> Generator[Request, Any, bool]:
+    """Record an exception of the tool as what it means; return whether that was written."""
+    if meaning != "failed":
+        return (yield from _give_up(claim, meaning, error, mint, screen, untold))
+    yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error, untold=untold)
+    return True
 
 
 def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
@@ -572,18 +587,19 @@ def finish_with_value(
     mint: Mint,
     screen: Screen | None = None,
     known: Effect | None = None,
+    untold: _Untold = _AWAY,
 ) -> Walk:
     """Records a success and gives the recorded form; a result that cannot be recorded leaves the effect in doubt."""
     try:
         recorded = result_json(value, screen, max_bytes)
     except Exception as problem:  # also one that the value's own code raises while it is looked at
-        yield from _give_up(claim, "in_doubt", problem, mint, screen)
+        yield from _give_up(claim, "in_doubt", problem, mint, screen, untold)
         raise ResultNotRecorded(
             f"{claim.effect.tool} ran, but its result cannot be recorded: {safe_text(str(problem), screen)}. The "
             f"effect {claim.effect.id} is in doubt: return plain values, then settle it",
             value=value,
         ) from problem
-    yield from _finish(claim, Succeeded(value), recorded, mint, known=known)
+    yield from _finish(claim, Succeeded(value), recorded, mint, known=known, untold=untold)
     return decode(recorded)
 
 
@@ -594,10 +610,13 @@ def _finish(
     mint: Mint,
     cause: BaseException | None = None,
     known: Effect | None = None,
+    untold: _Untold = _AWAY,
 ) -> Generator[Request, Any, None]:
     """Settles the claim; a store that is gone or a lost lease is told together with what the handler did.
 
-    `known` is how the effect was seen last, where that is not as the claim has it.
+    Args:
+        known: How the effect was seen last, where that is not as the claim has it.
+        untold: The errors that mean that the report was not written.
     """
     status: Literal["succeeded", "failed"] = "succeeded" if isinstance(outcome, Succeeded) else "failed"
     ended = "returned" if isinstance(outcome, Succeeded) else "raised"
@@ -605,14 +624,14 @@ def _finish(
     command = Finish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=detail_json)
     try:
         answer: Answer = yield Submit(command, known or effect)
-    except (StoreError, KeyUnusable) as problem:
+    except untold as problem:
         raise ResultNotRecorded(
             f"the handler of {effect.tool} {ended}, but that could not be recorded: {problem}. The effect {effect.id} "
             "will be in doubt when its lease ends; settle it with what you know",
             value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
         ) from (cause or problem)
     except BadCall as problem:  # the handler's own transaction cannot take it, and may hold what the handler wrote
-        yield from _give_up(claim, "in_doubt", problem, mint)
+        yield from _give_up(claim, "in_doubt", problem, mint, untold=untold)
         raise
     if isinstance(answer, NoSuchEffect):
         raise ResultNotRecorded(
@@ -634,11 +653,16 @@ def _give_up(
     error: BaseException,
     mint: Mint,
     screen: Screen | None = None,
+    untold: _Untold = _AWAY,
     lease: timedelta | None = None,
-) -> Generator[Request, Any, None]:
+) -> Generator[Request, Any, bool]:
     """Relinquish the claim; where that cannot be written, the end of the lease leaves the effect in doubt.
 
+    Returns:
+        Whether it was written.
+
     Args:
+        untold: The errors that mean that the report was not written.
         lease: How long the caller keeps the right to try again.
     """
     is_doubt = meaning == "in_doubt"
@@ -654,8 +678,10 @@ def _give_up(
     command = Relinquish(claim=claim, stamp=mint.stamp(SYSTEM), status=status, detail_json=reason, lease=kept)
     try:
         yield Submit(command, claim.effect)
-    except (StoreError, KeyUnusable) as problem:
+    except untold as problem:
         note_on(error, f"Indelible: the effect {claim.effect.id} could not be marked {status} now: {problem}")
+        return False
+    return True
 
 
 def probe(
@@ -717,8 +743,8 @@ def _settling(effect: Effect, outcome: Outcome, stamp: Stamp, evidence: str, scr
     )
 
 
-def carry_out(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
-    """Submits a command about a known effect and gives its new state, or raises why it cannot be."""
+def carry_out(command: Command, effect: Effect | None) -> Generator[Request, Any, Effect]:
+    """Submits a command about an effect and gives its new state, or raises why it cannot be."""
     answer: Answer = permitted((yield Submit(command, effect)))
     match answer:
         case Moved(moved):
