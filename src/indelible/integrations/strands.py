@@ -44,7 +44,7 @@ from strands.types.session import decode_bytes_values, encode_bytes_values
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall, current_effect
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
-from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
@@ -264,7 +264,10 @@ class _Entry(Entry):
             if self._live is None:
                 raise MayHaveHappened("the tool was entered, and no result came of it")
             if self._live.tool_result["status"] == "error":
-                raise self._live.exception or ToolError(_text_of(self._live))
+                error = self._live.exception or ToolError(_text_of(self._live))
+                if not _is_the_tools(self._live, self.context.tool):
+                    raise_doubt(error, effect)
+                raise error
         return {"gave": _kept(self._live.tool_result["content"])}
 
     def _paused(self, effect: RunningEffect) -> Exception:
@@ -323,6 +326,17 @@ class _Entry(Entry):
 def _result(context: ExecuteToolContext, status: Any, content: Any, error: Exception | None = None) -> ToolResultEvent:
     use_id = context.tool_use["toolUseId"]
     return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
+
+
+def _is_the_tools(event: ToolResultEvent, tool: Any) -> bool:
+    """Say whether the tool itself told this error. Of MCP servers, that is one which the server reports.
+
+    The SDK makes results of lost answers, without `isError`. With tasks, its results have `isError` as well.
+    """
+    if not isinstance(tool, MCPAgentTool):
+        return True
+    said: Any = event.tool_result
+    return said.get("isError") is True and not said.get("cancelled") and not tool.mcp_client._is_tasks_enabled()
 
 
 def _is_inside(tool: Any) -> bool:
