@@ -1,21 +1,31 @@
-"""An MCP server as a process of its own: it writes a line for each payment."""
+"""An MCP server as a process of its own: it writes a line for each payment, and answers, or does not."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
+import anyio
 from mcp.server.fastmcp import FastMCP
 
 PAID = Path(sys.argv[1])
-server = FastMCP("bank", log_level="ERROR")
+HOW = sys.argv[2] if len(sys.argv) > 2 else "answers"
+server = FastMCP("bank", log_level="CRITICAL")
 
 
 @server.tool()
-def charge(amount: int) -> str:
+async def charge(amount: int) -> str:
     """Charges."""
     with PAID.open("a") as lines:
         lines.write(f"{amount}\n")
+    match HOW:
+        case "dies":
+            os._exit(1)
+        case "waits":
+            await anyio.sleep_forever()
+        case "refuses":
+            raise ValueError("card declined")
     return "paid"
 
 

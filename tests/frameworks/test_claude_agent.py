@@ -41,9 +41,9 @@ async def ledger(sqlite_url: str) -> AsyncIterator[AsyncLedger]:
 class Till:
     """Has one tool, and counts."""
 
-    def __init__(self, raises: Exception | None = None, says: dict[str, Any] | None = None) -> None:
+    def __init__(self, raises: Exception | None = None, says: dict[str, Any] | None = None, **words: Any) -> None:
         self.charged: list[int] = []
-        self.raises, self.says = raises, says
+        self.raises, self.says, self.words = raises, says, words
 
     @property
     def tool(self) -> Any:
@@ -52,6 +52,8 @@ class Till:
             self.charged.append(args["amount"])
             if self.raises is not None:
                 raise self.raises
+            if "gives" in self.words:
+                return self.words["gives"]  # type: ignore[no-any-return]
             return self.says or {"content": [{"type": "text", "text": f"charged {args['amount']}"}]}
 
         return charge
@@ -195,6 +197,27 @@ async def test_what_a_tool_says_when_it_fails_it_says_again(
         assert said in (await charge(ledger, till, failed_on=(KeyError, ToolError))).errors["toolu_1"]
     assert till.charged == [5]
     assert await statuses(ledger) == {"toolu_1": status}
+
+
+@pytest.mark.parametrize("gave", [None, "charged", 5])
+@pytest.mark.parametrize("words", [{"side_effect": "write"}, {"side_effect": "payment", "failed_on": Exception}])
+async def test_83_a_tool_that_returned_what_the_sdk_cannot_take_may_have_happened(
+    ledger: AsyncLedger, gave: Any, words: Any
+) -> None:
+    till = Till(gives=gave)
+    for _ in range(2):
+        assert "may have happened" in (await charge(ledger, till, terms={"charge": words})).errors["toolu_1"]
+    assert till.charged == [5]
+    assert await statuses(ledger) == {"toolu_1": "in_doubt"}
+
+
+@pytest.mark.parametrize("content", [[{"type": "text"}], None, ["declined"], [{"type": "text", "text": 5}]])
+async def test_83_an_error_that_a_tool_tells_without_words_is_still_its_own(ledger: AsyncLedger, content: Any) -> None:
+    till = Till(gives={"content": content, "is_error": True})
+    await charge(ledger, till, failed_on=ToolError)
+    (effect,) = await ledger.effects()
+    assert (effect.status, getattr(effect.outcome, "error_type", None)) == ("failed", "ToolError")
+    assert till.charged == [5]
 
 
 async def test_what_a_person_settled_by_hand_is_told_as_they_said_it(ledger: AsyncLedger) -> None:

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 from strands import Agent, ToolContext, tool
+from strands.agent.conversation_manager import SummarizingConversationManager
 from strands.interrupt import InterruptException
 from strands.middleware import ExecuteToolStage
 from strands.plugins import Plugin
 from strands.session.file_session_manager import FileSessionManager
-from strands.types.exceptions import EventLoopException
+from strands.types.exceptions import ContextWindowOverflowException, EventLoopException
 from strands.types.tools import AgentTool
 
 from indelible import Ledger, MayHaveHappened, NothingHappened, Refused, Succeeded
@@ -233,6 +234,79 @@ def test_the_same_payment_twice_in_a_turn_is_made_once_and_the_next_turn_asks(le
     decide(ledger)
     assert resumed(agent_of(ledger, turns=turns, side_effect="payment")).stop_reason == "end_turn"
     assert DONE == ["o1 5", "o1 5"]
+
+
+class FullModel(ScriptedModel):
+    """Says one turn after the other; where there is none, its context is full."""
+
+    async def stream(self, *said: Any, **words: Any) -> Any:
+        turn: Any = self._turns.pop(0)
+        if turn is None:
+            raise ContextWindowOverflowException("too long")
+        async for event in ScriptedModel([turn]).stream([], *said[1:], **words):
+            yield event
+
+
+def summed_up(ledger: Ledger, turns: Any, **words: Any) -> Agent:
+    """Make an agent that replaces its oldest messages by a summary when the model's context is full."""
+    summing = Agent(model=FullModel([[{"text": "a summary"}]] * 9), callback_handler=None)
+    manager = SummarizingConversationManager(
+        summary_ratio=0.8, preserve_recent_messages=2, summarization_agent=summing, pin_first=words.pop("pinned", 0)
+    )
+    return Agent(
+        model=FullModel(turns),
+        tools=[charge],
+        session_manager=FileSessionManager("order-123", storage_dir="sessions"),
+        plugins=[LedgerPlugin(ledger, **words)],
+        conversation_manager=manager,
+        callback_handler=None,
+    )
+
+
+def charges(count: int) -> list[Any]:
+    return [[called("charge", f"c{number}", order="o1", amount=5)] for number in range(count)]
+
+
+@pytest.mark.parametrize(("chats", "pinned"), [(0, 0), (1, 0), (2, 0), (2, 1)])
+@pytest.mark.parametrize("side_effect", ["notification", "payment"])
+def test_53_a_summary_in_the_middle_of_a_turn_begins_none(
+    ledger: Ledger, side_effect: str, chats: int, pinned: int
+) -> None:
+    first, second, third, later = charges(4)
+    turns = [*[SAYS_DONE] * chats, first, None, second, None, third, SAYS_DONE, later, SAYS_DONE]
+    agent = summed_up(ledger, turns, side_effect=side_effect, pinned=pinned)
+    for number in range(chats):
+        agent(f"chat {number}")
+    assert agent("charge").stop_reason == "end_turn"
+    assert DONE == ["o1 5"]
+    assert agent("once more").stop_reason == ("interrupt" if side_effect == "payment" else "end_turn")
+    assert len({effect.turn for effect in ledger.effects()}) == 2, "what the user says next is a turn of its own"
+
+
+def test_53_an_agent_that_is_resumed_after_a_summary_is_in_the_same_turn(ledger: Ledger) -> None:
+    words: Any = {"approval": "required", "side_effect": "notification"}
+    first, second, third = charges(3)
+    assert summed_up(ledger, [first], **words)("charge").stop_reason == "interrupt"
+    decide(ledger)
+    other = [called("charge", "c9", order="o2", amount=5)]
+    assert resumed(summed_up(ledger, [None, second, None, other], **words)).stop_reason == "interrupt"
+    decide(ledger)
+    assert resumed(summed_up(ledger, [None, third, SAYS_DONE], **words)).stop_reason == "end_turn"
+    assert DONE == ["o1 5", "o2 5"]
+    assert len({effect.turn for effect in ledger.effects()}) == 1
+
+
+def test_53_what_the_plugin_keeps_in_the_state_is_not_shown_as_an_argument(ledger: Ledger) -> None:
+    @tool(context=True)
+    def pay(order: str, tool_context: ToolContext) -> str:
+        """Pays."""
+        return "paid"
+
+    agent = agent_of(ledger, called("pay", "c1", order="o1"), tools=[pay])
+    agent.state.set("account", "acme")
+    agent("pay")
+    (effect,) = ledger.effects()
+    assert effect.args["tool_context"]["state"] == {"account": "acme"}
 
 
 @pytest.mark.parametrize(("cut_off", "asks"), [(4, True), (0, False)])

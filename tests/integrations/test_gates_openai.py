@@ -188,6 +188,27 @@ async def test_83_a_tool_of_an_mcp_server_that_may_have_paid_is_in_doubt(
     assert (len(paid.read_text().splitlines()), doubts(plain)) == (1, True)
 
 
+@EVERY_WAY
+@pytest.mark.parametrize("how", ["die", "hang"])
+@pytest.mark.parametrize("words", [{"side_effect": "write"}, {**PAYS, "failed_on": Exception}])
+async def test_83_an_answer_that_an_mcp_server_did_not_give_is_no_error_of_its_tool(
+    plain: Ledger, tmp_path: Path, way: str, how: str, words: Any
+) -> None:
+    paid = tmp_path / "paid"
+    async with bank(paid, how) as server:
+        tool = tool_of(server)
+        assert server.session is not None
+        server.session._session_read_timeout_seconds = 2
+        heard = await paying(plain, way, tool, "call_Xa", "call_Xb", **words)
+    assert (len(paid.read_text().splitlines()), doubts(plain, *heard)) == (1, True)
+
+
+async def test_83_a_read_of_an_mcp_server_may_fail_without_an_answer(plain: Ledger, tmp_path: Path) -> None:
+    async with bank(tmp_path / "paid", "die") as server:
+        await paying(plain, "gate", tool_of(server), side_effect="read")
+    assert [effect.status for effect in plain.effects()] == ["failed"]
+
+
 async def test_83_an_error_that_an_mcp_tool_declares_is_told_as_it_said_it(plain: Ledger, tmp_path: Path) -> None:
     with instrument(plain, terms={"pay": {**PAYS, "failed_on": ToolError}}), plain.in_run("order-1"):
         async with bank(tmp_path / "paid", "error") as server:

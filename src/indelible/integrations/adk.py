@@ -16,8 +16,10 @@ arguments is the same call.
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -42,10 +44,11 @@ from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolC
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.adk_pauses import NAME, let_resumed_calls_ask, open_questions, own_answer
 from indelible.integrations.adk_ways import FRAMEWORK, WatchingPlugin
-from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolAsked as ToolAsked
+from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import heard_of
@@ -68,6 +71,18 @@ _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
 _turn: ContextVar[tuple[Turn, str] | None] = ContextVar("indelible_turn", default=None)
 # The run and the turn of the call around us, if that is of an `AgentTool`: ADK forgets the session inside of it.
 _around: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_around", default=None)
+
+
+@dataclass(eq=False, slots=True)
+class _Sent:
+    """One call to an MCP server: whether ADK began it, and what was raised instead of the server's answer."""
+
+    tool: BaseTool
+    is_begun: bool = False
+    lost: Exception | None = None
+
+
+_sent: ContextVar[_Sent | None] = ContextVar("indelible_adk_sent", default=None)
 
 
 class Answer(NamedTuple):
@@ -230,6 +245,25 @@ class _Gate:
         return await plugin.walk(self._tool, args, tool_context, self._run)
 
 
+class _Noting:
+    """Stands where an MCP tool calls its server, and notes what is raised there: ADK makes results of it."""
+
+    def __init__(self, tool: BaseTool) -> None:
+        self._tool = tool
+        self._call: Callable[..., Awaitable[Any]] = tool._run_async_impl
+
+    async def __call__(self, **words: Any) -> Any:
+        sent = _sent.get()
+        if sent is None or sent.tool is not self._tool:
+            return await self._call(**words)
+        sent.is_begun, sent.lost = True, None
+        try:
+            return await self._call(**words)
+        except Exception as lost:
+            sent.lost = lost
+            raise
+
+
 class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
@@ -253,6 +287,8 @@ class _Entry(Entry):
         self._live: list[Any] = []
         self._halt: NodeInterruptedError | None = None
         self._is_asking = False
+        self._told: Any = None
+        """What ADK made of an error that an MCP server reported, or of a lost answer."""
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
@@ -273,6 +309,8 @@ class _Entry(Entry):
         is_forgotten = isinstance(self._tool, AgentTool) and type(self._tool).run_async is AgentTool.run_async
         token = _around.set((effect.effect.run_id, self.call.turn) if is_forgotten else _around.get())
         try:
+            if isinstance(self._tool, _mcp_tool()):
+                return await self._sent(args, effect)
             return await self._run(args=args, tool_context=self._context)
         except NodeInterruptedError as halt:
             self._halt = halt
@@ -281,6 +319,38 @@ class _Entry(Entry):
             raise paused_by(ToolAsked("a node inside of it asks a person"), effect, self.words) from None
         finally:
             _around.reset(token)
+
+    async def _sent(self, args: dict[str, Any], effect: RunningEffect) -> Any:
+        """Enter a tool of an MCP server. Only an error that the server reports is the tool's; a lost answer is none."""
+        if not isinstance(vars(self._tool).get("_run_async_impl"), _Noting):
+            vars(self._tool)["_run_async_impl"] = _Noting(self._tool)
+        sent, self._told = _Sent(self._tool), None
+        token = _sent.set(sent)
+        try:
+            result = await self._run(args=args, tool_context=self._context)
+        except Exception as error:
+            if sent.lost is error:
+                raise_doubt(error, effect)
+            raise
+        finally:
+            _sent.reset(token)
+        if sent.lost is not None:
+            self._told = result
+            raise_doubt(sent.lost, effect)
+            raise sent.lost
+        if isinstance(result, dict) and result.get("isError") is True:
+            self._told = result
+            raise ToolError(_text_in(result))
+        if not sent.is_begun and self._is_unsent(result):
+            raise NothingHappened(str(result["error"]))
+        return result
+
+    def _is_unsent(self, result: Any) -> bool:
+        """Say whether ADK made this result of an error before the server was called. A rejection is a result."""
+        answered = self._context.tool_confirmation
+        is_rejected = answered is not None and not answered.confirmed
+        is_adks = type(self._tool).run_async is _mcp_tool().run_async
+        return isinstance(result, dict) and set(result) == {"error"} and is_adks and not (self._asks() or is_rejected)
 
     def _asks(self) -> bool:
         call_id, actions = self._context.function_call_id, self._context.actions
@@ -314,6 +384,10 @@ class _Entry(Entry):
             return self._live[0]  # what the tool asks is asked as it is
         text = getattr(heard_of(refusal, self.call.tool), "text", str(refusal))
         match refusal:
+            case EffectFailed() if self._told is not None:
+                return self._told
+            case EffectFailed() if refusal is error and isinstance(self._tool, _mcp_tool()):
+                return {"error": text}  # as ADK tells errors of MCP tools
             case EffectFailed() if refusal is error:
                 raise ToolFailed(text) from refusal
             case ApprovalPending():
@@ -330,6 +404,17 @@ class _Entry(Entry):
         self._context.request_confirmation(hint=text, payload=payload)
         self._context.actions.skip_summarization = True  # the model has nothing to say to this
         return {"error": text}
+
+
+def _mcp_tool() -> Any:
+    """Return ADK's class of MCP tools, for `isinstance`; without the package `mcp` there is none."""
+    return getattr(sys.modules.get("google.adk.tools.mcp_tool.mcp_tool"), "McpTool", ())
+
+
+def _text_in(result: Mapping[str, Any]) -> str:
+    """Return what an MCP server says of an error, as ADK hands its result on."""
+    said = [one.get("text") for one in result.get("content") or () if isinstance(one, Mapping)]
+    return " ".join(one for one in said if isinstance(one, str)).strip() or "the tool failed"
 
 
 def _context_name(tool: BaseTool) -> str | None:

@@ -285,11 +285,12 @@ class _Entry(Entry):
         """Enter the tool with the recorded arguments."""
         self._live = None
         with self.running(effect):
-            result = dict(await self._tool.handler(effect.args))
-            self._live = result
-            if result.get("is_error"):
-                raise ToolError(_text_of(result))
-        return result
+            gave: Any = await self._tool.handler(effect.args)
+            if isinstance(gave, Mapping) and gave.get("is_error"):
+                self._live = dict(gave)
+                raise ToolError(_text_of(gave))
+        self._live = dict(gave)  # the SDK takes no other result; the tool has done its work
+        return self._live
 
     def given(self, recorded: Any) -> Result:
         """Return what the tool gave, now or as it was recorded, or as a person settled it."""
@@ -402,8 +403,8 @@ def _refusal(text: str) -> Result:
 
 
 def _text_of(result: Mapping[str, Any]) -> str:
-    said = [block["text"] for block in result.get("content", ()) if block.get("type") == "text"]
-    return "\n".join(said) or "the tool failed and said nothing"
+    said = [block.get("text") for block in result.get("content") or () if isinstance(block, Mapping)]
+    return "\n".join(text for text in said if isinstance(text, str)) or "the tool failed and said nothing"
 
 
 def _schema_of(tool: SdkMcpTool[Any]) -> str:

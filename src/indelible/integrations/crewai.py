@@ -19,6 +19,7 @@ is the same call, unless `turn` names the turn. A tool that only reads is entere
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,6 +29,8 @@ from typing import Any
 
 from crewai.llms.base_llm import BaseLLM
 from crewai.tools import BaseTool
+from crewai.tools.mcp_native_tool import MCPNativeTool
+from crewai.tools.mcp_tool_wrapper import MCPToolWrapper
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
 from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import PrivateAttr
@@ -36,7 +39,7 @@ from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffec
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.crewai_questions import QUESTION, People
 from indelible.integrations.crewai_turns import recording
-from indelible.integrations.entries import Entry, doubt_of
+from indelible.integrations.entries import Entry, doubt_of, raise_doubt
 from indelible.integrations.model_turns import MODEL_INVOKED
 from indelible.integrations.models import json_of
 from indelible.integrations.results import ToolError as ToolError
@@ -188,6 +191,7 @@ class LedgerTool(BaseTool):
         """Gives a tool that looks like this one to the crew and to the model."""
         if isinstance(tool, LedgerTool):
             raise BadCall(f"{tool.name} is behind a ledger already")
+        check_sends_once(tool)
         guarded = cls(
             name=tool.name,
             description=tool.description,
@@ -238,7 +242,7 @@ class _Entry(Entry):
         """Enter the tool with the recorded arguments. The crew has validated them: the schema reads only others."""
         with self.running(effect):
             is_said = is_same(effect.args, self.call.args)
-            result = self._tool._run(**(self._taken if is_said else _validated(self._tool, effect.args)))
+            result = self._entered(self._taken if is_said else _validated(self._tool, effect.args), effect)
             if inspect.iscoroutine(result):
                 result = asyncio.run(result)
             if isinstance(result, ToolFailure):
@@ -246,6 +250,16 @@ class _Entry(Entry):
         self._live.append(result)
         self._told.add(effect.id)
         return as_json(result)
+
+    def _entered(self, args: Mapping[str, Any], effect: RunningEffect) -> Any:
+        """Enter the tool. What one of an MCP server raises is a lost answer: its server's errors are `ToolFailure`s."""
+        if not isinstance(self._tool, MCPNativeTool):
+            return self._tool._run(**args)
+        try:
+            return _sent_once(self._tool)._run(**args)
+        except Exception as lost:
+            raise_doubt(lost, effect)
+            raise
 
     def given(self, recorded: Any) -> Any:
         """Return what the tool returned, in its type; with a note, the text that the model reads."""
@@ -261,6 +275,28 @@ class _Entry(Entry):
         heard = heard_of(refusal, self.call.tool)
         told = SAID_TO_THE_MODEL if self._on_error == "raise" else (EffectFailed, NothingHappened, *SAID_TO_THE_MODEL)
         return heard.text if heard is not None and isinstance(refusal, told) else _stop(refusal, self.call.tool, self)
+
+
+def check_sends_once(tool: BaseTool) -> None:
+    """Raise `BadCall` for a tool that sends a call again by itself, and tells its errors as if they were results."""
+    if isinstance(tool, MCPToolWrapper):
+        raise BadCall(
+            f"{tool.name}: CrewAI sends calls to a server of mcps=['https://…'] up to three times and takes errors for "
+            "results. Name the server as mcps=[MCPServerHTTP(url='https://…')]"
+        )
+
+
+def _sent_once(tool: MCPNativeTool) -> MCPNativeTool:
+    """Return a copy of the tool whose clients send a call once; calls beside this one share the tool itself."""
+    made, once = tool._client_factory, copy.copy(tool)
+
+    def client() -> Any:
+        one = made()
+        one.max_retries = 1
+        return one
+
+    once._client_factory = client
+    return once
 
 
 def _taken(tool: BaseTool, words: Mapping[str, Any]) -> Mapping[str, Any]:

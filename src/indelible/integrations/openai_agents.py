@@ -51,7 +51,7 @@ from pydantic import BaseModel, ValidationError
 from indelible import AsyncLedger, AwaitingApproval, Denied, Ledger, MayRun, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import BadCall, EffectFailed, IndelibleError, NoRun, NotRun, ReviewRequired, UnknownRun
 from indelible.integrations.dialects import object_in
-from indelible.integrations.entries import Entry, note_sent, paused_by
+from indelible.integrations.entries import Entry, note_sent, paused_by, raise_doubt
 from indelible.integrations.everywhere.reach import inside_tool
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import unmarked
@@ -533,7 +533,7 @@ class _Entry(Entry):
         args = {name: value for name, value in effect.args.items() if name not in supplied}
         with self.running(effect), self._saying(effect, json.dumps(args)) as said:
             with inside_tool():
-                output = await self._output(said)
+                output = await self._output(said, effect)
             if self._tool._is_agent_tool and _is_paused(self._context):
                 # The SDK goes on with the inner run when this call is entered again. What that did is guarded itself;
                 # what the program runs around it is not, and would run twice.
@@ -543,15 +543,23 @@ class _Entry(Entry):
         self._live.append(output)
         return as_json(output)
 
-    async def _output(self, said: str) -> Any:
-        """Return what the tool gives. Of a tool of an MCP server, the SDK hands an error on as if it were a result."""
+    async def _output(self, said: str, effect: RunningEffect) -> Any:
+        """Return what the tool gives. Of a tool of an MCP server, the SDK hands an error on as if it were a result.
+
+        What is raised once the call was sent, the server did not tell: its answer was lost, or the SDK failed.
+        """
         server = _server_of(self._tool)
         if server is None:
             return await self._tool.on_invoke_tool(self._context, said)
         heard = _Heard(server)
         entered: Any = entered_by(self._tool)
         called = functools.partial(entered.func, heard, *entered.args[1:], **entered.keywords)
-        output = await called(self._context, said)
+        try:
+            output = await called(self._context, said)
+        except Exception as lost:
+            if heard.is_sent:
+                raise_doubt(lost, effect)
+            raise
         if heard.error is not None:
             raise ToolError(heard.error)
         return output
@@ -599,6 +607,7 @@ class _Heard:
 
     def __init__(self, server: MCPServer) -> None:
         self._server = server
+        self.is_sent = False
         self.error: str | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -607,6 +616,7 @@ class _Heard:
     async def call_tool(self, *args: Any, **words: Any) -> Any:
         """Call a tool of the server, and note it if it tells an error."""
         note_sent()
+        self.is_sent = True
         result = await self._server.call_tool(*args, **words)
         if result_is_error(result):
             said = [block.text for block in result.content if block.type == "text"]

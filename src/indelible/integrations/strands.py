@@ -17,14 +17,16 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from strands import Agent
 from strands.agent._agent_as_tool import _AgentAsTool
 from strands.hooks import (
+    AfterInvocationEvent,
     AfterModelCallEvent,
     AfterToolsEvent,
     AgentInitializedEvent,
@@ -44,7 +46,7 @@ from strands.types.session import decode_bytes_values, encode_bytes_values
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall, current_effect
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, IndelibleError, NoRun
-from indelible.integrations.entries import Entry, doubt_of, paused_by
+from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.results import ToolError as ToolError
@@ -66,6 +68,8 @@ RunOf = Callable[[ExecuteToolContext], str]
 Next = Callable[[ExecuteToolContext], AsyncGenerator[TypedEvent, None]]
 _ASKED = ("indelible.approval", "indelible.in_doubt")
 _REFUSALS, _TURN = "indelible_refusals", "indelible_turn"
+_STATE = "indelible_turn"
+"""The name of the turn in an agent's state."""
 # What the SDK puts into `invocation_state` for itself.
 _ITS_OWN = frozenset(
     {"agent", "model", "messages", "system_prompt", "tool_config", "request_state", _REFUSALS, _TURN, "cancel_signal"}
@@ -103,6 +107,8 @@ class LedgerPlugin(Plugin):
         self._run = run
         self._terms = Terms(terms, usual)
         self._records_turns = record_turns
+        self._turns: WeakKeyDictionary[Agent, str | None] = WeakKeyDictionary()
+        """The turns of agents that are invoked now."""
 
     def init_agent(self, agent: Agent) -> None:
         """Waits until the agent is made: then it stands inside of all middleware that the agent was made with."""
@@ -122,6 +128,34 @@ class LedgerPlugin(Plugin):
     def _hear(self, agent: Agent) -> None:
         agent.add_hook(self._stop, AfterToolsEvent)
         agent.add_hook(self._look, [BeforeInvocationEvent, BeforeModelCallEvent], order=HookOrder.SDK_FIRST)
+        agent.add_hook(self._name_turn, BeforeInvocationEvent, order=HookOrder.SDK_LAST)
+        agent.add_hook(self._forget_turn, AfterInvocationEvent)
+
+    def _name_turn(self, event: BeforeInvocationEvent) -> None:
+        """Name the turn once, for the SDK may replace messages in the middle of it; its state keeps it over interrupts.
+
+        An agent that goes on with what is in its session stays in the turn of the user's last message there.
+        """
+        agent, said = event.agent, list(event.messages or [])
+        kept = agent.state.get(_STATE)
+        is_new = _last_said(said) is not None
+        if not is_new and agent._interrupt_state.activated:
+            turn = kept
+        else:
+            turn = _turn(agent, said, is_kept=_session_of(agent) is not None) or kept
+        self._turns[agent] = turn
+        if turn is not None and turn != kept:
+            agent.state.set(_STATE, turn)
+
+    def _forget_turn(self, event: AfterInvocationEvent) -> None:
+        self._turns.pop(event.agent, None)
+
+    def _turn_of(self, agent: Agent) -> str | None:
+        """Return the turn of an agent. One without a session, inside of a call, is in the turn of that call."""
+        running, is_kept = current_effect(), _session_of(agent) is not None
+        if running is not None and not is_kept:
+            return running.effect.turn
+        return self._turns.get(agent) or _turn(agent, is_kept=is_kept)
 
     def _look(self, event: BeforeInvocationEvent | BeforeModelCallEvent) -> None:
         """Note what the agent runs without the ledger, before it runs and before its model is asked."""
@@ -201,7 +235,7 @@ class LedgerPlugin(Plugin):
             run_id=self._run_of(context),
             call_id=use["toolUseId"],
             schema=hash_of(tool.tool_spec),
-            turn=_turn(context.agent, is_kept=_session_of(context.agent) is not None),
+            turn=self._turn_of(context.agent),
             parameters=None if _validates(tool) else tool.tool_spec["inputSchema"].get("json"),
             reads=partial(_validated, tool),
         )
@@ -210,7 +244,7 @@ class LedgerPlugin(Plugin):
     def _supplied(self, context: ExecuteToolContext) -> dict[str, Any]:
         """Return what the agent gives the tool beside the model's arguments now, as it is recorded."""
         beside = _context_name(context.tool)
-        supplied = {"invocation_state": _given(context), "state": context.agent.state.get()}
+        supplied = {"invocation_state": _given(context), "state": _state_of(context.agent)}
         return {} if beside is None else {beside: recorded(supplied, self._terms.unbound(context.tool_use["name"]))}
 
     def _run_of(self, context: Any) -> str:
@@ -264,7 +298,10 @@ class _Entry(Entry):
             if self._live is None:
                 raise MayHaveHappened("the tool was entered, and no result came of it")
             if self._live.tool_result["status"] == "error":
-                raise self._live.exception or ToolError(_text_of(self._live))
+                error = self._live.exception or ToolError(_text_of(self._live))
+                if not _is_the_tools(self._live, self.context.tool):
+                    raise_doubt(error, effect)
+                raise error
         return {"gave": _kept(self._live.tool_result["content"])}
 
     def _paused(self, effect: RunningEffect) -> Exception:
@@ -325,6 +362,17 @@ def _result(context: ExecuteToolContext, status: Any, content: Any, error: Excep
     return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
 
 
+def _is_the_tools(event: ToolResultEvent, tool: Any) -> bool:
+    """Say whether the tool itself told this error. Of MCP servers, that is one which the server reports.
+
+    The SDK makes results of lost answers, without `isError`. With tasks, its results have `isError` as well.
+    """
+    if not isinstance(tool, MCPAgentTool):
+        return True
+    said: Any = event.tool_result
+    return said.get("isError") is True and not said.get("cancelled") and not tool.mcp_client._is_tasks_enabled()
+
+
 def _is_inside(tool: Any) -> bool:
     """Say whether a tool does nothing outside: it makes the structured output, or hands over in a swarm."""
     made_by = module_of(getattr(tool, "_tool_func", None))
@@ -371,26 +419,40 @@ def _validated(tool: Any, args: Any) -> Any:
         raise _Misfit(str(wrong)) from wrong
 
 
-def _turn(agent: Any, *, is_kept: bool = True) -> str | None:
+def _state_of(agent: Any) -> dict[str, Any]:
+    """Return the agent's state, without what is kept there for the ledger."""
+    return {name: one for name, one in agent.state.get().items() if name != _STATE}
+
+
+def _last_said(messages: Sequence[Any]) -> int | None:
+    """Return where the user's last message stands; results of tools are none."""
+    said = [
+        place
+        for place, message in enumerate(messages)
+        if message["role"] == "user" and any("toolResult" not in part for part in message["content"])
+    ]
+    return said[-1] if said else None
+
+
+def _turn(agent: Any, more: Sequence[Any] = (), *, is_kept: bool) -> str | None:
     """Return the place of the user's last message in the session; None before the first.
 
     A message that is sent again to a session that was put back has the same place, but another id. The messages of an
-    agent without a session may begin anew: inside of a call it is in the turn of that call, elsewhere what the message
-    says counts too.
+    agent without a session may begin anew: what the message says counts too. A summary of messages is none itself.
+
+    Args:
+        agent: The agent.
+        more: Messages that come next.
+        is_kept: Whether the agent has a session.
     """
-    running = current_effect()
-    if not is_kept and running is not None:
-        return running.effect.turn
-    cut_off = getattr(getattr(agent, "conversation_manager", None), "removed_message_count", 0)
-    said = [
-        (place, message["content"])
-        for place, message in enumerate(agent.messages)
-        if message["role"] == "user" and any("toolResult" not in part for part in message["content"])
-    ]
-    if not said:
+    manager = getattr(agent, "conversation_manager", None)
+    cut_off, summary = getattr(manager, "removed_message_count", 0), getattr(manager, "_summary_message", None)
+    messages = [one for one in (*agent.messages, *more) if summary is None or one != summary]
+    place = _last_said(messages)
+    if place is None:
         return None
-    place, content = said[-1]
-    return f"message {cut_off + place}" if is_kept else f"message {cut_off + place} {hash_of(content)[:16]}"
+    named = f"message {cut_off + place}"
+    return named if is_kept else f"{named} {hash_of(messages[place]['content'])[:16]}"
 
 
 def _kept(content: Any) -> Any:

@@ -40,7 +40,7 @@ from crewai.tools.tool_failure import (
 )
 from pydantic import PrivateAttr
 
-from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, never, stops_of
+from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, check_sends_once, never, stops_of
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.ways import Watch, module_of
@@ -148,6 +148,7 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
 def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
     """Run a tool for a program. A program that goes on with a stop as if it were a result would lose it: it raises."""
+    check_sends_once(tool)
     given = {**dict(zip(tool.args_schema.model_fields, args, strict=False)), **words}
     given = tool._validate_kwargs(given)
     limit: ToolFailure | None = tool._claim_usage()
