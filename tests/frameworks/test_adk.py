@@ -366,3 +366,13 @@ def test_a_model_that_gives_no_answer_is_on_the_record_and_nothing_is_unless_it_
             broken.begin(f"session-{number}")
     (only,) = told_of(ledger, "adk.model_invoked")
     assert (only["model_id"], only["success"], only["error"]) == ("broken", False, "ValueError")
+
+
+def test_37_arguments_that_adk_refuses_are_told_and_nothing_is_recorded(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ADK_ENABLE_FUNCTION_TOOL_ARG_VALIDATION", "1")
+    (told,) = Played(ledger, called("charge", "c1", order="o1", amount="five"), side_effect="payment").begin()
+    assert set(told) == {"error"}
+    assert not ledger.effects()
+    assert DONE == []

@@ -296,6 +296,20 @@ def test_53_an_agent_that_is_resumed_after_a_summary_is_in_the_same_turn(ledger:
     assert len({effect.turn for effect in ledger.effects()}) == 1
 
 
+@pytest.mark.parametrize("side_effect", ["notification", "payment"])
+def test_53_two_sessions_of_one_run_have_turns_of_their_own(ledger: Ledger, side_effect: str) -> None:
+    for session in ("monday", "friday"):
+        asked = Agent(
+            model=ScriptedModel([[CHARGE], SAYS_DONE]),
+            tools=[charge],
+            session_manager=FileSessionManager(session, storage_dir="sessions"),
+            plugins=[LedgerPlugin(ledger, run="order-123", side_effect=side_effect)],
+            callback_handler=None,
+        )("charge")
+    assert asked.stop_reason == ("interrupt" if side_effect == "payment" else "end_turn")
+    assert len(DONE) == (1 if side_effect == "payment" else 2)
+
+
 def test_53_what_the_plugin_keeps_in_the_state_is_not_shown_as_an_argument(ledger: Ledger) -> None:
     @tool(context=True)
     def pay(order: str, tool_context: ToolContext) -> str:

@@ -471,8 +471,10 @@ def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
 def _read(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a function as ADK hands them to it, with what its models make of them."""
     assert isinstance(tool, FunctionTool), "only functions have a signature"
-    read: dict[str, Any] = as_json(tool._preprocess_args_with_validation(args)[0])
-    return {**args, **read}
+    read, errors = tool._preprocess_args_with_validation(args)
+    if errors:
+        raise BadCall(f"{tool.name} was not called: {'; '.join(errors)}")
+    return {**args, **as_json(read)}
 
 
 def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:

@@ -142,7 +142,7 @@ class LedgerPlugin(Plugin):
         if not is_new and agent._interrupt_state.activated:
             turn = kept
         else:
-            turn = _turn(agent, said, is_kept=_session_of(agent) is not None) or kept
+            turn = self._turn_in(agent, said) or kept
         self._turns[agent] = turn
         if turn is not None and turn != kept:
             agent.state.set(_STATE, turn)
@@ -152,10 +152,16 @@ class LedgerPlugin(Plugin):
 
     def _turn_of(self, agent: Agent) -> str | None:
         """Return the turn of an agent. One without a session, inside of a call, is in the turn of that call."""
-        running, is_kept = current_effect(), _session_of(agent) is not None
-        if running is not None and not is_kept:
+        running = current_effect()
+        if running is not None and _session_of(agent) is None:
             return running.effect.turn
-        return self._turns.get(agent) or _turn(agent, is_kept=is_kept)
+        return self._turns.get(agent) or self._turn_in(agent)
+
+    def _turn_in(self, agent: Agent, more: Sequence[Any] = ()) -> str | None:
+        """Name the turn by the user's last message; in a run of several sessions, also by the session."""
+        session = _session_of(agent)
+        turn = _turn(agent, more, is_kept=session is not None)
+        return turn if turn is None or self._run is None or session is None else f"{session} {turn}"
 
     def _look(self, event: BeforeInvocationEvent | BeforeModelCallEvent) -> None:
         """Note what the agent runs without the ledger, before it runs and before its model is asked."""
