@@ -189,6 +189,14 @@ def test_37_what_was_raised_in_doubt_is_raised_if_it_cannot_be_tried_again(next_
     assert played.error is lost
 
 
+@pytest.mark.parametrize("problem", [StoreUnavailable("away"), NotAuthenticated("revoked")])
+def test_37_what_was_raised_is_raised_if_that_cannot_be_recorded(problem: Exception) -> None:
+    lost = OSError("lost")
+    played = run(CLAIMED, Raised(lost), problem, retry=Retry(on=(OSError,), attempts=2))
+    assert played.error is lost
+    assert not any(isinstance(request, Pause) for request in played.asked)
+
+
 def test_a_store_that_is_away_before_the_first_attempt_says_so() -> None:
     assert isinstance(run(StoreUnavailable("away")).error, StoreUnavailable)
 

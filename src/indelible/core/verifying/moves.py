@@ -109,7 +109,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ("requires_approval", "policy_checked", "requires_approval"): Move(_forms("policy")),
     ("ready", "policy_checked", "ready"): Move(_forms("policy")),
     ("processing", "policy_checked", "processing"): Move(_forms("policy"), only_retry=True),
-    ("in_doubt", "policy_checked", "in_doubt"): Move(_forms("policy")),
+    ("in_doubt", "policy_checked", "in_doubt"): Move(_forms("policy"), only_retry=True),
     **{
         (status, "approval_viewed", status): Move({(): True})
         for status in (

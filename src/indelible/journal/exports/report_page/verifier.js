@@ -536,6 +536,7 @@ var verifier = (function(exports) {
 			},
 			"in_doubt|policy_checked|in_doubt": {
 				"always": ["policy"],
+				"only_retry": true,
 				"sometimes": []
 			},
 			"in_doubt|tool_call_finished|failed": {
