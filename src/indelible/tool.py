@@ -30,7 +30,7 @@ from indelible.core.values.canonical import encode as encode
 from indelible.core.values.left_out import left_out as left_out
 from indelible.core.values.left_out import sort_sets as sort_sets
 from indelible.core.values.revive import hints_of, holds_objects, is_read_otherwise, plainly, revive
-from indelible.engine.running import RunningEffect
+from indelible.engine.running import RunningEffect, is_in_loop
 from indelible.errors import BadCall, NothingHappened
 
 if TYPE_CHECKING:
@@ -260,7 +260,7 @@ class Tool(Generic[P, R]):
     def _enter_blocking(self, effect: RunningEffect) -> Any:
         """Enter the body of a blocking function. A coroutine of it belongs to the caller's loop, which waits here."""
         value = self.handler(effect)
-        if inspect.iscoroutine(value) and _is_in_loop():
+        if inspect.iscoroutine(value) and is_in_loop():
             value.close()
             raise BadCall(f"{self.name}: returned a coroutine and is no async function; write async def, and await it")
         return value
@@ -270,16 +270,6 @@ def _is_async(function: Callable[..., Any]) -> bool:
     """Say whether a function's calls are awaited: a coroutine function, a static method or object that is one."""
     function = function.__func__ if isinstance(function, staticmethod) else function
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-
-
-def _is_in_loop() -> bool:
-    import asyncio  # takes long to load, and blocking programs do without
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -11,12 +12,14 @@ from mcp.server.fastmcp import FastMCP
 
 PAID = Path(sys.argv[1])
 HOW = sys.argv[2] if len(sys.argv) > 2 else "answers"
+ALL = ["everybody"]
 server = FastMCP("bank", log_level="CRITICAL")
 
 
 @server.tool()
-async def charge(amount: int) -> str:
+async def charge(amount: int, memo: str | None = None, to: list[str] = ALL) -> str:
     """Charges."""
+    PAID.with_name("seen").write_text(json.dumps({"amount": amount, "memo": memo, "to": to}))
     with PAID.open("a") as lines:
         lines.write(f"{amount}\n")
     match HOW:

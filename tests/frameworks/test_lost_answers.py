@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from contextlib import suppress
 from datetime import timedelta
@@ -101,6 +102,20 @@ def test_83_crewai_sends_a_call_once_and_a_lost_answer_is_in_doubt(
             kick_off(tool)
         assert stopped.value.record.failure.code == "EffectInDoubt"
     assert (paid(), [one.status for one in ledger.effects()]) == (1, ["in_doubt"])
+
+
+@pytest.mark.parametrize(("said", "got"), [({"to": ["bob"]}, ["bob"]), ({"to": [], "memo": None}, ["everybody"])])
+def test_84_crewai_s_client_leaves_out_what_is_empty_and_so_does_the_record(
+    ledger: Ledger, said: Any, got: Any
+) -> None:
+    """A server takes its default for what is left out, so an approver must not be shown the empty value."""
+    (tool,) = LedgerTools(ledger, run="order-1", terms={"charge": {"side_effect": "payment"}}).tools(
+        [crew_tool("answers")]
+    )
+    assert tool.run(amount=5, **said) == "paid"
+    (effect,) = ledger.effects()
+    assert json.loads(Path("seen").read_text())["to"] == got
+    assert effect.args == {"amount": 5, **{name: value for name, value in said.items() if value}}
 
 
 @pytest.mark.parametrize("by", ["crew", "program"])

@@ -429,7 +429,7 @@ class HandlersTransaction:
         return self._inner is not None
 
     def __enter__(self) -> Any:
-        if self._is_async and _is_in_loop():  # waiting here for the database would stop whoever holds it
+        if self._is_async and is_in_loop():  # waiting here for the database would stop whoever holds it
             raise BadCall("in an asynchronous handler write: async with effect.transaction() as connection")
         return self._begin()
 
@@ -485,8 +485,9 @@ class HandlersTransaction:
             return inner
 
 
-def _is_in_loop() -> bool:
-    import asyncio
+def is_in_loop() -> bool:
+    """Say whether an event loop runs in this thread."""
+    import asyncio  # takes long to load, and blocking programs do without
 
     try:
         asyncio.get_running_loop()

@@ -28,6 +28,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from crewai.llms.base_llm import BaseLLM
+from crewai.mcp.client import MCPClient
 from crewai.tools import BaseTool
 from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.mcp_tool_wrapper import MCPToolWrapper
@@ -65,6 +66,7 @@ class Stop(ToolFailure):
     """Stops the crew: the ledger lets the call not run, and the model cannot mend that."""
 
 
+_MCP_CLIENT = MCPClient.__new__(MCPClient)  # without a server: only for what it makes of arguments
 _STOPS: ContextVar[list[Stop] | None] = ContextVar("indelible_crewai_stops", default=None)
 
 
@@ -302,7 +304,12 @@ def _sent_once(tool: MCPNativeTool) -> MCPNativeTool:
 def _taken(tool: BaseTool, words: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the arguments with every default of the tool's schema; the crew has validated them already."""
     is_whole = set(tool.args_schema.model_fields) <= set(words)
-    return words if is_whole else tool.args_schema.model_validate(words).model_dump()
+    return _as_sent(tool, words if is_whole else tool.args_schema.model_validate(words).model_dump())
+
+
+def _as_sent(tool: BaseTool, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments as they reach the tool: CrewAI's MCP client leaves out what is None or empty."""
+    return _MCP_CLIENT._clean_tool_arguments(dict(args)) if isinstance(tool, MCPNativeTool) else args
 
 
 def _recorded(taken: Mapping[str, Any]) -> dict[str, Any]:
@@ -312,7 +319,7 @@ def _recorded(taken: Mapping[str, Any]) -> dict[str, Any]:
 
 def _validated(tool: BaseTool, args: Mapping[str, Any]) -> Mapping[str, Any]:
     schema = tool.args_schema
-    return schema.model_validate(args).model_dump() if schema.model_fields else args
+    return _as_sent(tool, schema.model_validate(args).model_dump() if schema.model_fields else args)
 
 
 def name_of(tool: BaseTool) -> str:
