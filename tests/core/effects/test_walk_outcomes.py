@@ -220,6 +220,13 @@ def test_37_an_attempt_that_did_nothing_is_tried_again_without_a_doubt() -> None
     assert [each.again for each in played.commands if isinstance(each, Open)] == [None, None]
 
 
+def test_a_refusal_that_is_tried_again_has_not_failed_for_good() -> None:
+    again, retry = Claimed(entered(2)), Retry(on=(Refused,), attempts=2)
+    played = run(CLAIMED, Raised(Refused("busy")), MOVED, None, again, Returned("ok"), MOVED, retry=retry)
+    assert [each.status for each in played.commands if isinstance(each, Relinquish)] == ["ready"]
+    assert played.value == "ok"
+
+
 def test_the_last_attempt_is_the_last() -> None:
     error = OSError("reset")
     again = Claimed(entered(2))

@@ -534,16 +534,16 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
             has_sent=report.has_sent,
             is_interruption=is_interruption,
         )
-    if not report.is_canceled and _may_repeat(error, entries, handling):
-        assert handling.retry is not None
-        pause = handling.retry.pause_after(entries)
-        if not (yield from _give_up(claim, meaning, error, mint, screen, _AFTER_HANDLER, max(pause, handling.lease))):
-            return report
-        yield Pause(pause)
-        return _Again(claim.token, report) if meaning == "in_doubt" else _Again()
-    is_told = yield from finish_with_error(claim, error, meaning, mint, screen, _AFTER_HANDLER)
+    pause = None if report.is_canceled else _pause_after(error, entries, handling)
+    if pause is not None and meaning == "failed":
+        meaning = "nothing"  # it has not failed for good
+    lease = None if pause is None else max(pause, handling.lease)
+    is_told = yield from finish_with_error(claim, error, meaning, mint, screen, _AFTER_HANDLER, lease)
     if meaning == "failed" or not is_told:
         return report
+    if pause is not None:
+        yield Pause(pause)
+        return _Again(claim.token, report) if meaning == "in_doubt" else _Again()
     downstream = handling.downstream
     if meaning == "in_doubt" and downstream is not None and not is_interruption and entries < downstream.attempts:
         yield Pause(downstream.backoff * 2 ** (entries - 1))
@@ -565,19 +565,21 @@ def finish_with_error(
     mint: Mint,
     screen: Screen | None = None,
     untold: _Untold = _AWAY,
+    lease: timedelta | None = None,
 ) -> Generator[Request, Any, bool]:
     """Record an exception of the tool as what it means; return whether that was written."""
     if meaning != "failed":
-        return (yield from _give_up(claim, meaning, error, mint, screen, untold))
+        return (yield from _give_up(claim, meaning, error, mint, screen, untold, lease))
     yield from _finish(claim, Failed(said_by(error)), error_json(error, screen), mint, error, untold=untold)
     return True
 
 
-def _may_repeat(error: BaseException, entries: int, handling: Handling) -> bool:
+def _pause_after(error: BaseException, entries: int, handling: Handling) -> timedelta | None:
+    """Return how long to pause before the next attempt; None if `retry=` makes none."""
     retry = handling.retry  # with downstream=, a doubt is sent again instead, and only within the window
-    if retry is None or handling.downstream is not None:
-        return False
-    return isinstance(error, retry.on) and entries < retry.attempts
+    if retry is None or handling.downstream is not None or not isinstance(error, retry.on) or entries >= retry.attempts:
+        return None
+    return retry.pause_after(entries)
 
 
 def finish_with_value(
