@@ -323,6 +323,16 @@ def test_44_what_a_call_says_is_redacted_is_redacted_in_what_is_done_later_about
     assert "SECRET" not in str(details)
 
 
+def test_44_what_one_call_says_is_redacted_makes_no_other_call_of_another(ledger: Driver, shell: Shell) -> None:
+    """Two callers share a tool, and one of them redacts: which of them came first must not change a key."""
+    call, other = (ToolCall(tool="wire", args={"card": "4242", "order": order}, run_id="orders") for order in "12")
+    count = Count("paid")
+    ledger.run(call, count, side_effect="payment")
+    ledger.run(other, count, side_effect="payment", redact=["card"])
+    ledger.run(call, count, side_effect="payment")
+    assert count.entries == 2
+
+
 @pytest.mark.parametrize(("orders", "status"), [(("1",), "succeeded"), (("1", "2"), "in_doubt")])
 def test_41_a_probe_that_calls_say_is_asked_if_it_is_the_same_for_all(
     ledger: Driver, shell: Shell, orders: Any, status: str

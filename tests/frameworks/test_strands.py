@@ -14,10 +14,12 @@ from strands import Agent, ToolContext, tool
 from strands.agent.conversation_manager import SummarizingConversationManager
 from strands.interrupt import InterruptException
 from strands.middleware import ExecuteToolStage
+from strands.multiagent import Swarm
 from strands.plugins import Plugin
 from strands.session.file_session_manager import FileSessionManager
 from strands.types.exceptions import ContextWindowOverflowException, EventLoopException
 from strands.types.tools import AgentTool
+from strands.vended_plugins.goal import GoalLoop
 
 from indelible import Ledger, MayHaveHappened, NothingHappened, Refused, Succeeded
 from indelible.errors import BadCall, IndelibleError
@@ -308,6 +310,46 @@ def test_53_two_sessions_of_one_run_have_turns_of_their_own(ledger: Ledger, side
         )("charge")
     assert asked.stop_reason == ("interrupt" if side_effect == "payment" else "end_turn")
     assert len(DONE) == (1 if side_effect == "payment" else 2)
+
+
+@pytest.mark.parametrize("side_effect", ["notification", "payment"])
+def test_53_a_hook_that_invokes_the_agent_once_more_stays_in_the_turn(ledger: Ledger, side_effect: str) -> None:
+    verdicts = iter([False, True])
+    agent = Agent(
+        model=FullModel([*charges(1), SAYS_DONE, *charges(1), SAYS_DONE, *charges(1), SAYS_DONE]),
+        tools=[charge],
+        session_manager=FileSessionManager("order-123", storage_dir="sessions"),
+        plugins=[
+            GoalLoop(goal=lambda *_: next(verdicts, True), max_attempts=2),
+            LedgerPlugin(ledger, side_effect=side_effect),
+        ],
+        callback_handler=None,
+    )
+    assert agent("charge").stop_reason == "end_turn"
+    assert DONE == ["o1 5"]
+    assert agent("once more").stop_reason == ("interrupt" if side_effect == "payment" else "end_turn")
+
+
+@pytest.mark.parametrize(("turn", "mails"), [(None, 2), ("message-7", 1), (lambda: "message-7", 1)])
+def test_53_the_turn_of_a_swarm_can_be_named(ledger: Ledger, turn: Any, mails: int) -> None:
+    def hands_to(whom: str, number: int) -> list[Any]:
+        return [called("handoff_to_agent", f"h{number}", agent_name=whom, message="your turn")]
+
+    words: Any = {"run": "order-123", "turn": turn, "side_effect": "notification"}
+    first, again = charges(2)
+    turns = [first, hands_to("ben", 1), SAYS_DONE, again, SAYS_DONE], [hands_to("ana", 2), SAYS_DONE, SAYS_DONE]
+    ana, ben = (
+        Agent(
+            name=name,
+            model=FullModel(said),
+            tools=[charge],
+            plugins=[LedgerPlugin(ledger, **words)],
+            callback_handler=None,
+        )
+        for name, said in zip(("ana", "ben"), turns, strict=True)
+    )
+    Swarm([ana, ben], entry_point=ana)("charge")
+    assert len(DONE) == mails
 
 
 def test_53_what_the_plugin_keeps_in_the_state_is_not_shown_as_an_argument(ledger: Ledger) -> None:

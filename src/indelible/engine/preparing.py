@@ -32,7 +32,7 @@ from indelible.core.effects.requests import Prepared
 from indelible.core.effects.tightening import handling_for, merged, occurring
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
-from indelible.core.privacy.redaction import Redactor, Screen, Subject, subject_of
+from indelible.core.privacy.redaction import Redactor, Rule, Screen, Subject, subject_of
 from indelible.core.values.canonical import decode, encode
 from indelible.engine.approving import Approving
 from indelible.engine.current_run import current_run
@@ -98,8 +98,8 @@ class Preparing:
         self._runs: RunsDesk | None = None
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
-        self._said: dict[str, Options] = {}
-        """What calls of tools that are not registered say is redacted."""
+        self._redact_said: dict[str, tuple[Rule, ...]] = {}
+        """What calls of tools that are not registered say is redacted. It changes no other call of the tool."""
         self._functions_said: dict[tuple[str, str], Callable[[Effect], Any] | None] = {}
         """What such calls say makes them good, or finds out about them: by tool and option."""
         self.tenant = tenant
@@ -121,11 +121,11 @@ class Preparing:
         if usual is not None and not words:
             return usual
         tool = self._tools.get(tool_name)
-        options = self._said.get(tool_name) if tool is None else tool.options
+        options = None if tool is None else tool.options
         # What is demanded of every tool call is not demanded of our own records.
         ledger = replace(self._options, approval=None) if tool_name == MODEL_TURN else self._options
         if is_compensation(tool_name):  # its results are kept as its tool's are; it is about whom its effect is about
-            redact = self._handling(tool_name.removesuffix(COMPENSATION), None).redact
+            redact = self._redact_of(tool_name.removesuffix(COMPENSATION))
             ledger = replace(ledger, redact=redact, subject=None)
         if words:
             return handling_for(ledger, options, Options(**words), tool_name)
@@ -148,12 +148,10 @@ class Preparing:
         Raises:
             BadCall: An earlier call says another compensation, which would make good this call too.
         """
-        redact = words.get("redact")
-        known = self._said.get(tool, Options())
-        if redact and not set(redact) <= set(known.redact or ()):
-            self._said[tool] = merged(known, Options(redact=redact), None, tool)
-            for name in (tool, tool + COMPENSATION):
-                self._usual_handling.pop(name, None)
+        redact, known = words.get("redact") or (), self._redact_said.get(tool, ())
+        if not set(redact) <= set(known):
+            self._redact_said[tool] = tuple(dict.fromkeys((*known, *redact)))
+            self._usual_handling.pop(tool + COMPENSATION, None)
         compensate, reconcile = words.get("compensate"), words.get("reconcile")
         if compensate is not None and not self._is_said_alike(tool, "compensate", compensate):
             raise BadCall(
@@ -286,7 +284,12 @@ class Preparing:
         return self._screen_for(effect.tool)
 
     def _screen_for(self, tool: str) -> Screen | None:
-        return self._forgetting.screen(self._handling(tool, None).redact)
+        return self._forgetting.screen(self._redact_of(tool))
+
+    def _redact_of(self, tool: str) -> tuple[Rule, ...]:
+        """Return what is redacted in what is recorded later about calls of a tool: by its own word, or its calls'."""
+        said = () if tool in self._tools else self._redact_said.get(tool, ())
+        return tuple(dict.fromkeys((*self._handling(tool, None).redact, *said)))
 
     def _run_redactor(self) -> Redactor | None:
         """Gives what keeps secrets out of what is told of runs, by the rules that hold for the whole ledger."""

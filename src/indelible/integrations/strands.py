@@ -80,8 +80,8 @@ class LedgerPlugin(Plugin):
     """Lets each tool call of an agent run at most once and with permission, whoever resumes its session, and wherever.
 
     `terms` says how single tools are treated, in the words of `@ledger.tool`; further words hold for all of them. Calls
-    belong to the run that `run` names, by default the session. With `record_turns`, each turn of the model is an event
-    of that run.
+    belong to the run that `run` names, by default the session, and to the turn that `turn` names, by default the user's
+    last message. With `record_turns`, each turn of the model is an event of that run.
 
     `strict` refuses what would run without the ledger, unless `allow` names it: hosted tools, and hooks, middleware and
     executors of your own.
@@ -94,6 +94,7 @@ class LedgerPlugin(Plugin):
         ledger: Ledger | AsyncLedger,
         *,
         run: str | RunOf | None = None,
+        turn: str | Callable[[], str] | None = None,
         terms: Mapping[str, Mapping[str, Any]] | None = None,
         record_turns: bool = False,
         strict: bool = False,
@@ -107,6 +108,7 @@ class LedgerPlugin(Plugin):
         self._run = run
         self._terms = Terms(terms, usual)
         self._records_turns = record_turns
+        self._turn = turn
         self._turns: WeakKeyDictionary[Agent, str | None] = WeakKeyDictionary()
         """The turns of agents that are invoked now."""
 
@@ -129,7 +131,7 @@ class LedgerPlugin(Plugin):
         agent.add_hook(self._stop, AfterToolsEvent)
         agent.add_hook(self._look, [BeforeInvocationEvent, BeforeModelCallEvent], order=HookOrder.SDK_FIRST)
         agent.add_hook(self._name_turn, BeforeInvocationEvent, order=HookOrder.SDK_LAST)
-        agent.add_hook(self._forget_turn, AfterInvocationEvent)
+        agent.add_hook(self._forget_turn, AfterInvocationEvent, order=HookOrder.SDK_LAST)
 
     def _name_turn(self, event: BeforeInvocationEvent) -> None:
         """Name the turn once, for the SDK may replace messages in the middle of it; its state keeps it over interrupts.
@@ -137,6 +139,8 @@ class LedgerPlugin(Plugin):
         An agent that goes on with what is in its session stays in the turn of the user's last message there.
         """
         agent, said = event.agent, list(event.messages or [])
+        if agent in self._turns:
+            return  # a hook goes on with the turn
         kept = agent.state.get(_STATE)
         is_new = _last_said(said) is not None
         if not is_new and agent._interrupt_state.activated:
@@ -148,10 +152,13 @@ class LedgerPlugin(Plugin):
             agent.state.set(_STATE, turn)
 
     def _forget_turn(self, event: AfterInvocationEvent) -> None:
-        self._turns.pop(event.agent, None)
+        if event.resume is None:  # otherwise a hook invokes the agent once more, in the same turn
+            self._turns.pop(event.agent, None)
 
     def _turn_of(self, agent: Agent) -> str | None:
         """Return the turn of an agent. One without a session, inside of a call, is in the turn of that call."""
+        if self._turn is not None:
+            return self._turn() if callable(self._turn) else self._turn
         running = current_effect()
         if running is not None and _session_of(agent) is None:
             return running.effect.turn
