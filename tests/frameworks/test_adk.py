@@ -376,3 +376,20 @@ def test_37_arguments_that_adk_refuses_are_told_and_nothing_is_recorded(
     assert set(told) == {"error"}
     assert not ledger.effects()
     assert DONE == []
+
+
+def test_94_calls_of_two_messages_that_wait_are_resumed_one_invocation_after_the_other(ledger: Ledger) -> None:
+    """The user writes once more while a call waits; ADK resumes one invocation at a time."""
+    other = called("charge", "c2", order="o2", amount=5)
+    turns = [[CHARGE], [other], *[SAYS_DONE] * 4]
+    words: Any = {"turns": turns, "approval": "required", "side_effect": "payment"}
+    played = Played(ledger, **words)
+    played.begin()
+    played.once_more()
+    first, second = sorted(ledger.approvals(status="pending"), key=lambda one: one.id)
+    ledger.approve(second, digest=second.digest, by="ana")
+    played.resume()
+    assert len(DONE) == 1, "an undecided question holds up no other one"
+    ledger.approve(first, digest=first.digest, by="ana")
+    played.resume()
+    assert sorted(DONE) == ["o1 5", "o2 5"]

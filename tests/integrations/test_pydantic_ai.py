@@ -29,7 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from indelible import AsyncLedger, migrate
+from indelible import AsyncLedger, Succeeded, migrate
 from indelible.errors import EffectInDoubt
 from indelible.integrations.pydantic_ai import LedgerCapability
 
@@ -348,3 +348,27 @@ async def test_53_another_agent_with_the_same_prompt_is_asked_itself(
         said = [(await agent.run("order 123", infer_name=False)).output for agent in (first, second)]
         assert said == ["first", "second"]
     assert asked == ["first", "second"]
+
+
+@pytest.mark.parametrize("value", ["tr_1", None, {"id": "tr_1"}])
+async def test_37_an_output_function_that_a_person_settled_gives_what_they_said(store_url: str, value: Any) -> None:
+    entered: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pay what is due."""
+        entered.append(order)
+        raise ConnectionError("the answer was lost")
+
+    def says(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart(info.output_tools[0].name, {"order": "o1"}, tool_call_id="call_Xy")])
+
+    migrate(store_url)
+    async with AsyncLedger.open(store_url) as ledger:
+        behind = LedgerCapability(ledger, terms={"pay": {"side_effect": "payment"}})
+        agent: Agent[None, Any] = Agent(FunctionModel(says), output_type=pay, capabilities=[behind])
+        with pytest.raises(ConnectionError):
+            await agent.run("pay", conversation_id="order-1")
+        (effect,) = await ledger.effects(tool="pay")
+        await ledger.settle(effect, Succeeded(value), by="ana", evidence="found at the bank")
+        result = await agent.run("pay", conversation_id="order-1")
+    assert (result.output, entered) == (value, ["o1"])

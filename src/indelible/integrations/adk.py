@@ -42,7 +42,7 @@ from google.genai import types
 
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
-from indelible.integrations.adk_pauses import NAME, let_resumed_calls_ask, open_questions, own_answer
+from indelible.integrations.adk_pauses import NAME, Question, let_resumed_calls_ask, open_questions, own_answer
 from indelible.integrations.adk_ways import FRAMEWORK, WatchingPlugin
 from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
 from indelible.integrations.injected import name_beside, recorded
@@ -218,10 +218,20 @@ class LedgerPlugin(WatchingPlugin):
         return str(context.session.id)
 
     async def answer(self, session: Session) -> Answer | None:
-        """Answers what a session asked for the ledger, so that its app looks again; None when it asked nothing."""
-        asked = list(open_questions(session.events).values())
-        if not asked:
-            return None
+        """Answer what one invocation of a session asked for the ledger, so that its app looks again.
+
+        ADK resumes one invocation at a time. Those in which every approver has decided come first.
+
+        Returns:
+            What to resume the app with; None if nothing is asked.
+        """
+        asked: dict[str, list[Question]] = {}
+        for one in open_questions(session.events).values():
+            asked.setdefault(one.invocation_id, []).append(one)
+        answers = [await self._answer(questions) for questions in asked.values()]
+        return min(answers, key=lambda answer: bool(answer.waiting), default=None)
+
+    async def _answer(self, asked: Sequence[Question]) -> Answer:
         found = [await self._ledger.get_approval(one.payload["approval"]) for one in asked if "approval" in one.payload]
         waiting = [approval.id for approval in found if approval is not None and approval.status == "pending"]
         parts = [

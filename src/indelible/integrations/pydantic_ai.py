@@ -615,8 +615,11 @@ class _Output(Entry):
         return {"gave": as_json(self._live[0])}
 
     def given(self, recorded: Any) -> Any:
-        """Return what the function returned, now or as it was recorded."""
-        return self._passage.ended(self._live[0]) if self._live else recorded["gave"]
+        """Return what the function returned, now or as it was recorded; or what a person settled it with."""
+        if self._live:
+            return self._passage.ended(self._live[0])
+        is_ours = isinstance(recorded, Mapping) and set(recorded) == {"gave"}
+        return recorded["gave"] if is_ours else plain(recorded)
 
     def told_of(self, refusal: Exception, error: Exception) -> Any:
         """Raise what ends the agent's run: a model that is asked for another output would do it another way."""
