@@ -15,7 +15,7 @@ from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
 from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
 from indelible.core.policy.budgets import budget_ref
-from indelible.core.sheets import Sheet, SheetFilter, SheetRef, body_of
+from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets, body_of
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
 from indelible.errors import KeyUnusable, RecordForged
 from tests.core.making import HOUR, NOON, effect
@@ -28,20 +28,23 @@ class Remembered:
     """Remembers versions in memory."""
 
     def __init__(self) -> None:
-        self.versions: dict[SheetRef, int] = {}
+        self.kept: dict[SheetRef, int] = {}
 
     def version(self, ref: SheetRef) -> int:
-        return self.versions.get(ref, 0)
+        return self.kept.get(ref, 0)
+
+    def versions(self) -> dict[SheetRef, int]:
+        return dict(self.kept)
 
     def note(self, ref: SheetRef, version: int) -> None:
-        self.versions[ref] = max(version, self.version(ref))
+        self.kept[ref] = max(version, self.version(ref))
 
     def keep(self, versions: Mapping[SheetRef, int]) -> None:
         for ref, version in versions.items():
             self.note(ref, version)
 
     def reset(self) -> None:
-        self.versions = {}
+        self.kept = {}
 
 
 def sign(message: bytes) -> bytes:
@@ -61,6 +64,18 @@ def macs(tenant: str = "default", *, has_rights: bool = True, told: list[str] | 
         newest=Remembered(),
         tell=(told if told is not None else []).append,
     )
+
+
+def checked(by: Macs, sheet: Sheet) -> Sheet:
+    return by.checked(sheet, by.known([sheet.ref]))
+
+
+def believed(by: Macs, sheets: Sheets) -> Sheets:
+    return by.believed(sheets, by.known(sheets))
+
+
+def believed_list(by: Macs, found: list[Sheet], selected: SheetFilter) -> list[Sheet]:
+    return by.believed_list(found, selected, by.known_of(selected.kind))
 
 
 def written(by: Macs, sheet: Sheet, before: Sheet | None = None) -> Sheet:
@@ -174,7 +189,7 @@ def test_a_sheet_is_believed_as_it_was_written_and_not_otherwise() -> None:
     told: list[str] = []
     keys = macs(told=told)
     run = written(keys, Sheet(kind="run", id="r", status="active", body=b"{}", run_id="r", seq=0, created_at=NOON))
-    assert keys.checked(run) == run
+    assert checked(keys, run) == run
     for changed in (
         replace(run, status="completed"),
         replace(run, topic="other"),
@@ -187,20 +202,20 @@ def test_a_sheet_is_believed_as_it_was_written_and_not_otherwise() -> None:
         replace(run, body=b'{"a":1}'),
         replace(run, mac=None),
     ):
-        found = keys.checked(changed)
+        found = checked(keys, changed)
         assert found.body is None, "nothing is decided on it"
         assert found.guard == changed.version, "it is written over as it stands"
-    assert keys.checked(replace(run, body=None)).body is None, "it was erased"
+    assert checked(keys, replace(run, body=None)).body is None, "it was erased"
     assert len(told) == 2, "each row is told of once"
 
 
 def test_a_sheet_that_no_event_commits_to_raises_when_it_is_not_believed() -> None:
     keys = macs()
     limit = written(keys, Sheet(kind="limit", id="r", status="active", body=b"{}"))
-    assert keys.checked(limit) == limit
+    assert checked(keys, limit) == limit
     for changed in (replace(limit, body=b'{"a":1}'), replace(limit, body=None)):
         with pytest.raises(RecordForged):
-            keys.checked(changed)
+            checked(keys, changed)
 
 
 @pytest.mark.parametrize(
@@ -209,26 +224,26 @@ def test_a_sheet_that_no_event_commits_to_raises_when_it_is_not_believed() -> No
 def test_an_effects_key_makes_no_right(sheet: Sheet) -> None:
     whole, worker = macs(), macs(has_rights=False)
     right = written(whole, sheet)
-    assert worker.checked(right) == right
+    assert checked(worker, right) == right
     with pytest.raises(KeyUnusable):
         worker.of_sheet(sheet, None)
     forged = replace(sheet, mac=right.mac[:MAC_BYTES] if right.mac else None)
-    assert worker.checked(forged).body is None
-    assert worker.checked(replace(right, mac=(right.mac or b"")[:MAC_BYTES] + bytes(72))).body is None
+    assert checked(worker, forged).body is None
+    assert checked(worker, replace(right, mac=(right.mac or b"")[:MAC_BYTES] + bytes(72))).body is None
 
 
 def test_a_worker_uses_votes_and_grants_and_adds_none() -> None:
     whole, worker = macs(), macs(has_rights=False)
     voted = written(whole, approval())
     used = replace(voted, version=2, status="consumed", seq=4)
-    assert worker.checked(written(worker, used, voted)) == used
+    assert checked(worker, written(worker, used, voted)) == used
     given_back = replace(voted, version=3, status="approved", seq=5)
     again = written(worker, given_back, voted)
-    assert worker.checked(again) == given_back, "it is handed back with the votes that it had"
+    assert checked(worker, again) == given_back, "it is handed back with the votes that it had"
     for more in (approval(votes=2), approval(digest="bb")):
         with pytest.raises(KeyUnusable):
             worker.of_sheet(replace(more, version=2), voted)
-    assert worker.checked(written(worker, approval("pending", votes=0))).body is not None, "a question is no right"
+    assert checked(worker, written(worker, approval("pending", votes=0))).body is not None, "a question is no right"
     asked = written(worker, approval("pending", votes=0))
     with pytest.raises(KeyUnusable):
         worker.of_sheet(approval("pending"), asked)
@@ -240,8 +255,8 @@ def test_a_grant_is_used_up_and_never_filled_again() -> None:
     whole, worker = macs(), macs(has_rights=False)
     given = written(whole, grant(3))
     used = written(worker, grant(2, version=2), given)
-    assert worker.checked(used) == used
-    assert worker.checked(written(worker, grant(1, version=3), used)).body is not None
+    assert checked(worker, used) == used
+    assert checked(worker, written(worker, grant(1, version=3), used)).body is not None
     with pytest.raises(KeyUnusable):
         worker.of_sheet(grant(4, version=2), given)
     with pytest.raises(KeyUnusable):
@@ -251,49 +266,59 @@ def test_a_grant_is_used_up_and_never_filled_again() -> None:
 def test_an_older_right_that_is_put_back_gives_nothing() -> None:
     keys = macs()
     first, second = written(keys, grant(3)), written(keys, grant(3, version=2, is_ended=True))
-    assert keys.checked(first) == first
-    assert keys.checked(second) == second
-    found = keys.checked(first)
+    assert checked(keys, first) == first
+    assert checked(keys, second) == second
+    found = checked(keys, first)
     assert (found.body, found.version, found.guard) == (None, 2, 1)
     assert written(keys, replace(grant(2), version=3), found).mac, "a holder of the rights key writes over it"
+
+
+def test_98_a_row_that_changed_after_it_was_read_was_not_put_back() -> None:
+    """One thread reads a grant; another one uses it, and notes its new version, before the first one looks at it."""
+    keys = macs()
+    first, second = written(keys, grant(3)), written(keys, grant(2, version=2))
+    known, of_kind = keys.known([first.ref]), keys.known_of("grant")
+    assert checked(keys, second) == second
+    assert keys.checked(first, known) == keys.checked(first, of_kind) == first
+    assert checked(keys, first).body is None, "read after that, it was put back"
 
 
 def test_an_old_stop_is_believed_and_an_old_end_of_a_stop_is_not() -> None:
     keys = macs()
     let_go, stopped = written(keys, stop(is_in_force=False, version=2)), written(keys, stop(is_in_force=True))
     keys.newest.note(STOP_REF, 3)
-    found = keys.checked(stopped)
+    found = checked(keys, stopped)
     assert (found.body, found.version, found.guard) == (stopped.body, 3, 1)
-    assert keys.checked(let_go).body is None
+    assert checked(keys, let_go).body is None
 
 
 def test_a_remembered_sheet_that_is_gone_is_not_taken_for_none() -> None:
     keys = macs()
     keys.newest.note(STOP_REF, 2)
     keys.newest.note(budget_ref("daily"), 2)
-    seen = keys.believed({STOP_REF: None, SheetRef("policy", "current"): None, SheetRef("limit", "r"): None})
+    seen = believed(keys, {STOP_REF: None, SheetRef("policy", "current"): None, SheetRef("limit", "r"): None})
     gone = seen[STOP_REF]
     assert gone is not None
     assert (gone.body, gone.version, gone.guard) == (None, 2, 0)
     assert seen[SheetRef("policy", "current")] is None
     assert seen[SheetRef("limit", "r")] is None
     with pytest.raises(RecordForged):
-        keys.believed({budget_ref("daily"): None})
-    assert keys.believed_list([], SheetFilter(kind="stop")) == []
-    assert keys.believed_list([], SheetFilter(kind="policy", id="current")) == []
-    (listed,) = keys.believed_list([], SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id))
+        believed(keys, {budget_ref("daily"): None})
+    assert believed_list(keys, [], SheetFilter(kind="stop")) == []
+    assert believed_list(keys, [], SheetFilter(kind="policy", id="current")) == []
+    (listed,) = believed_list(keys, [], SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id))
     assert listed.body is None
     run = Sheet(kind="run", id="r", version=0, status="open", body=b"{}")
-    assert keys.believed_list([run], SheetFilter(kind="run", with_unstarted=True)) == [run]
-    assert keys.believed_list([replace(run, version=1)], SheetFilter(kind="run"))[0].body is None
+    assert believed_list(keys, [run], SheetFilter(kind="run", with_unstarted=True)) == [run]
+    assert believed_list(keys, [replace(run, version=1)], SheetFilter(kind="run"))[0].body is None
 
 
 def test_without_the_keys_every_row_is_believed_and_none_is_written() -> None:
     reader, sheet = Unchecked("default", Remembered(), "no key"), stop(is_in_force=True)
     reader.check_effect(effect(), None, None, None)
-    assert reader.checked(sheet) == sheet
-    assert reader.believed({STOP_REF: sheet}) == {STOP_REF: sheet}
-    assert reader.believed_list([sheet], SheetFilter(kind="stop")) == [sheet]
+    assert checked(reader, sheet) == sheet
+    assert believed(reader, {STOP_REF: sheet}) == {STOP_REF: sheet}
+    assert believed_list(reader, [sheet], SheetFilter(kind="stop")) == [sheet]
     for make in (
         lambda: reader.of_event("tool_call_started", HASH),
         lambda: reader.of_payload("r", 0, "args", b"1"),

@@ -5,7 +5,9 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,8 @@ import psycopg
 import pytest
 
 import indelible
-from indelible import Ledger, ToolCall, migrate
-from indelible.errors import KeyUnusable, Misconfigured
+from indelible import GrantTerms, Ledger, ToolCall, migrate
+from indelible.errors import ApprovalPending, KeyUnusable, Misconfigured
 from indelible.journal.keys import writers
 from indelible.journal.keys.writers import VARIABLE, WriterKeys
 from indelible.stores import is_postgres, open_store, sqlite_path
@@ -318,3 +320,24 @@ def test_a_store_that_is_opened_without_keys_begins_a_ledger_without(sqlite_url:
         assert not store.has_macs()
     assert pay(sqlite_url) == "paid"
     assert not list(keys.rglob("writers.key"))
+
+
+def test_98_calls_at_once_that_use_a_grant_raise_no_alarm(
+    store_url: str, own_keys: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Threads read the grant while others use it: an older row that was read before is not one that was put back."""
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+
+        def pay(number: int) -> Any:
+            call = ToolCall(tool="pay", args={"number": number, "amount": 1}, run_id=f"order-{number % 4}")
+            return ledger.run(call, lambda effect: number, side_effect="payment", approval="required", wait=False)
+
+        with pytest.raises(ApprovalPending) as asked:
+            pay(0)
+        terms = GrantTerms(count=200, until=datetime.now(UTC) + timedelta(hours=1), pin=("amount",))
+        ledger.approve(asked.value.approval, digest=asked.value.approval.digest, by="ana", grant=terms)
+        with ThreadPoolExecutor(16) as threads:
+            assert list(threads.map(pay, range(1, 200))) == list(range(1, 200))
+            assert all(grant.uses_left for grant in ledger.grants())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

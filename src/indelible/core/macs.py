@@ -10,7 +10,7 @@ An old row that is put back has a valid mac. So the newest version of each right
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
@@ -54,11 +54,18 @@ _STOPPED = "stopped"
 _BY_NO_HOLDER = "was not written by a holder of the ledger's keys"
 
 
+Known = Mapping[SheetRef, int]
+"""Maps sheets to the newest versions that are known of them."""
+
+
 class Newest(Protocol):
     """Remembers the newest version of sheets of the remembered kinds, outside the database."""
 
     def version(self, ref: SheetRef) -> int:
         """Return the newest version that was seen; 0 if none was."""
+
+    def versions(self) -> Mapping[SheetRef, int]:
+        """Return the newest version of each sheet, as `version` does; later notes change nothing in it."""
 
     def note(self, ref: SheetRef, version: int) -> None:
         """Note a version that was seen."""
@@ -208,10 +215,25 @@ class Macs:
             return None
         return signature if right.uses <= int.from_bytes(signature[SIGNATURE_BYTES:], "big") else None
 
-    def checked(self, sheet: Sheet) -> Sheet:
+    def known(self, refs: Iterable[SheetRef]) -> Known:
+        """Return the newest versions of some sheets. Ask before you read their rows.
+
+        A row that another thread changes after you read it, and whose new version that thread notes, was not put back.
+        """
+        return {ref: self.newest.version(ref) for ref in refs if ref.kind in REMEMBERED}
+
+    def known_of(self, kind: str) -> Known:
+        """Return the newest versions of the sheets of a kind. Ask before you read their rows."""
+        return self.newest.versions() if kind in REMEMBERED else {}
+
+    def checked(self, sheet: Sheet, known: Known) -> Sheet:
         """Return a sheet as it may be believed: without its body if no key holder wrote it, or if it was put back.
 
         Nothing can be decided on a sheet without a body.
+
+        Args:
+            sheet: The sheet.
+            known: The newest versions as they were known before its row was read.
 
         Raises:
             RecordForged: It is of a kind that no event commits to, so there is nothing that could be shown of it.
@@ -222,7 +244,7 @@ class Macs:
             return self._disbelieved(sheet, _BY_NO_HOLDER)
         if sheet.kind not in REMEMBERED:
             return sheet
-        newest = self.newest.version(sheet.ref)
+        newest = known.get(sheet.ref, 0)
         if sheet.version >= newest:
             self.newest.note(sheet.ref, sheet.version)
             return sheet
@@ -230,11 +252,14 @@ class Macs:
             return replace(sheet, version=newest, row_version=sheet.version)
         return self._disbelieved(sheet, "is an older one that was put back")
 
-    def believed(self, sheets: Sheets) -> Sheets:
+    def believed(self, sheets: Sheets, known: Known) -> Sheets:
         """Return the sheets at some places as they may be believed."""
-        return {ref: self._missing(ref) if sheet is None else self.checked(sheet) for ref, sheet in sheets.items()}
+        return {
+            ref: self._missing(ref, known) if sheet is None else self.checked(sheet, known)
+            for ref, sheet in sheets.items()
+        }
 
-    def believed_list(self, found: list[Sheet], selected: SheetFilter) -> list[Sheet]:
+    def believed_list(self, found: list[Sheet], selected: SheetFilter, known: Known) -> list[Sheet]:
         """Return what a filter found as it may be believed.
 
         Of runs that are listed with those that were never started, the row is not shown, and what stands there is
@@ -243,14 +268,13 @@ class Macs:
         if selected.with_unstarted:
             return found
         if not found and selected.id is not None:
-            missing = self._missing(SheetRef(selected.kind, selected.id))
+            missing = self._missing(SheetRef(selected.kind, selected.id), known)
             return [] if missing is None else [missing]
-        return [self.checked(sheet) for sheet in found]
+        return [self.checked(sheet, known) for sheet in found]
 
-    def _missing(self, ref: SheetRef) -> Sheet | None:
+    def _missing(self, ref: SheetRef, known: Known) -> Sheet | None:
         """Return what stands for a sheet that is not there: None, or one without a body if it was taken away."""
-        version = self.newest.version(ref) if ref.kind in REMEMBERED else 0
-        if not version:
+        if not known.get(ref):
             return None
         return self._disbelieved(Sheet(kind=ref.kind, id=ref.id, version=0, status="", body=None), "is gone")
 
@@ -301,15 +325,15 @@ class Unchecked(Macs):
     def check_effect(self, effect: Effect, mac: bytes | None, args_mac: bytes | None, detail_mac: bytes | None) -> None:
         """Believe an effect's row."""
 
-    def checked(self, sheet: Sheet) -> Sheet:
+    def checked(self, sheet: Sheet, known: Known) -> Sheet:
         """Return the sheet."""
         return sheet
 
-    def believed(self, sheets: Sheets) -> Sheets:
+    def believed(self, sheets: Sheets, known: Known) -> Sheets:
         """Return the sheets."""
         return sheets
 
-    def believed_list(self, found: list[Sheet], selected: SheetFilter) -> list[Sheet]:
+    def believed_list(self, found: list[Sheet], selected: SheetFilter, known: Known) -> list[Sheet]:
         """Return what was found."""
         return found
 

@@ -144,6 +144,12 @@ class NewestVersions:
         self._read_again()
         return max(self._seen.get(ref, 0), self._kept.get(ref, 0))
 
+    def versions(self) -> dict[SheetRef, int]:
+        """Return the newest version of each sheet, as `version` does; later notes change nothing in it."""
+        self._read_again()
+        seen = self._seen.copy()
+        return {**self._kept, **{ref: max(version, self._kept.get(ref, 0)) for ref, version in seen.items()}}
+
     def note(self, ref: SheetRef, version: int) -> None:
         """Note a version that was seen."""
         if version > self._seen.get(ref, 0):

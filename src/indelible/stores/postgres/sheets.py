@@ -7,7 +7,7 @@ from typing import Any
 
 from indelible.core.batch import Batch
 from indelible.core.effects.calls import OWN_RUNS
-from indelible.core.macs import Macs
+from indelible.core.macs import Known, Macs
 from indelible.core.runs.run import UNSTARTED
 from indelible.core.sheets import KEPT_ASIDE, Sheet, SheetFilter, SheetRef, Sheets, attested_body
 from indelible.stores.assumptions import order_of, way_to
@@ -77,13 +77,16 @@ def _newest_event(told: bytes | None) -> bytes | None:
     return None if told is None else wire.read_record(told)[2]
 
 
-def sheets_in(result: pq.abc.PGresult, refs: Sequence[SheetRef], macs: Macs | None) -> Sheets:
-    """Return the sheets that `look_with_sheets` looked for; None where there is none or only a place that is held."""
+def sheets_in(result: pq.abc.PGresult, refs: Sequence[SheetRef], macs: Macs | None, known: Known) -> Sheets:
+    """Return the sheets that `look_with_sheets` looked for; None where there is none or only a place that is held.
+
+    `known` are the newest versions that were known before it looked.
+    """
     found = map(_sheet_in, wire.read_array(result.get_value(0, 3) or b""))
     sheets = {
         ref: sheet if sheet is not None and sheet.version else None for ref, sheet in zip(refs, found, strict=False)
     }
-    return sheets if macs is None else macs.believed(sheets)
+    return sheets if macs is None else macs.believed(sheets, known)
 
 
 def ref_values(refs: Sequence[SheetRef]) -> Named:
@@ -173,8 +176,8 @@ def listing(tenant: str, selected: SheetFilter) -> tuple[Statement, Named]:
     return listing_sheets(_WAYS[way_to(selected)], order_of(selected)), values
 
 
-def sheets_from(result: pq.abc.PGresult, selected: SheetFilter, macs: Macs | None) -> list[Sheet]:
-    """Reads rows of `list_sheets`."""
+def sheets_from(result: pq.abc.PGresult, selected: SheetFilter, macs: Macs | None, known: Known) -> list[Sheet]:
+    """Read rows of `list_sheets`; `known` are the newest versions that were known before."""
     rows = (_sheet_in(result.get_value(row, 0) or b"") for row in range(result.ntuples))
     found = [sheet for sheet in rows if sheet is not None]
-    return found if macs is None else macs.believed_list(found, selected)
+    return found if macs is None else macs.believed_list(found, selected, known)

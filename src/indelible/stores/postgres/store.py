@@ -268,7 +268,9 @@ class PostgresStore:
 
     def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
         """Lists sheets of one kind with what is on them."""
-        return sheets_from(self._repeat(*listing(tenant, selected)), selected, self._macs_of(tenant))
+        macs = self._macs_of(tenant)
+        known = {} if macs is None else macs.known_of(selected.kind)
+        return sheets_from(self._repeat(*listing(tenant, selected)), selected, macs, known)
 
     def has_macs(self) -> bool:
         """Say whether this ledger's rows carry macs."""

@@ -60,6 +60,7 @@ def look(
     moment = None if clock is None else wire.timestamptz(clock)
     values = rows.place_values([ref for ref, _ in places], [run_id for _, run_id in places], moment)
     statement = SQL["look_with_sheets" if sheets else "look"]
+    known = {} if macs is None else macs.known(sheets)
     found = session.run(statement, statement.ordered(values | ref_values(sheets) if sheets else values), until)
     effects: dict[Ref, Effect | None] = {}
     heads: dict[str, Head] = {}
@@ -69,7 +70,8 @@ def look(
         head = None if run_id is None else rows.head_from(found, row, run_id, macs)
         if head is not None and run_id is not None:
             heads[run_id] = head
-    return View(rows.time_from(found, 0), effects, heads, sheets_in(found, sheets, macs) if sheets else NO_SHEETS)
+    seen = sheets_in(found, sheets, macs, known) if sheets else NO_SHEETS
+    return View(rows.time_from(found, 0), effects, heads, seen)
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,10 @@ def read_sheets(connection: apsw.Connection, tenant: str, refs: Sequence[SheetRe
     """Gives the sheets at these places, None where there is none."""
     if not refs:
         return NO_SHEETS
+    known = {} if macs is None else macs.known(refs)
     found = select_rows(connection, SQL["sheets_at"], [(tenant, *ref) for ref in refs])
     sheets = {SheetRef(kind, id_): None if row[0] is None else sheet_from(row) for kind, id_, *row in found}
-    return sheets if macs is None else macs.believed(sheets)
+    return sheets if macs is None else macs.believed(sheets, known)
 
 
 def write_sheets(connection: apsw.Connection, tenant: str, batch: Batch) -> bool:
@@ -89,8 +90,9 @@ def list_sheets(
         "own": OWN_RUNS,
         "unstarted": UNSTARTED,
     }
+    known = {} if macs is None else macs.known_of(selected.kind)
     found = [sheet_from(row) for row in connection.execute(sql, values)]
-    return found if macs is None else macs.believed_list(found, selected)
+    return found if macs is None else macs.believed_list(found, selected, known)
 
 
 def sheet_from(row: Row) -> Sheet:
