@@ -352,6 +352,32 @@ def test_53_the_turn_of_a_swarm_can_be_named(ledger: Ledger, turn: Any, mails: i
     assert len(DONE) == mails
 
 
+@pytest.mark.parametrize("side_effect", ["notification", "payment"])
+@pytest.mark.parametrize("is_invoked", [True, False])
+def test_53_a_tool_that_the_program_calls_by_the_agent_is_entered_once(
+    ledger: Ledger, is_invoked: bool, side_effect: str
+) -> None:
+    """The SDK writes a message of the user's about each such call."""
+    for _ in range(2):
+        agent = agent_of(ledger, turns=[SAYS_DONE], side_effect=side_effect)
+        if is_invoked:
+            agent("hello")
+        for _ in range(2):
+            agent.tool.charge(order="o1", amount=5)
+        if is_invoked:
+            break
+    assert DONE == ["o1 5"]
+
+
+def test_53_what_the_user_says_after_the_messages_were_cleared_is_another_turn(ledger: Ledger) -> None:
+    first, again = charges(2)
+    agent = summed_up(ledger, [first, SAYS_DONE, again, SAYS_DONE], side_effect="notification")
+    agent("charge")
+    agent.messages.clear()
+    agent("charge for the reminder")
+    assert DONE == ["o1 5", "o1 5"]
+
+
 def test_53_what_the_plugin_keeps_in_the_state_is_not_shown_as_an_argument(ledger: Ledger) -> None:
     @tool(context=True)
     def pay(order: str, tool_context: ToolContext) -> str:

@@ -162,12 +162,12 @@ class LedgerPlugin(Plugin):
         running = current_effect()
         if running is not None and _session_of(agent) is None:
             return running.effect.turn
-        return self._turns.get(agent) or self._turn_in(agent)
+        # A program that calls a tool by the agent is in the turn of the last invocation, whatever the SDK writes of it.
+        return self._turns[agent] if agent in self._turns else agent.state.get(_STATE)
 
-    def _turn_in(self, agent: Agent, more: Sequence[Any] = ()) -> str | None:
+    def _turn_in(self, agent: Agent, more: Sequence[Any]) -> str | None:
         """Name the turn by the user's last message; in a run of several sessions, also by the session."""
-        session = _session_of(agent)
-        turn = _turn(agent, more, is_kept=session is not None)
+        session, turn = _session_of(agent), _turn(agent, more)
         return turn if turn is None or self._run is None or session is None else f"{session} {turn}"
 
     def _look(self, event: BeforeInvocationEvent | BeforeModelCallEvent) -> None:
@@ -447,16 +447,15 @@ def _last_said(messages: Sequence[Any]) -> int | None:
     return said[-1] if said else None
 
 
-def _turn(agent: Any, more: Sequence[Any] = (), *, is_kept: bool) -> str | None:
-    """Return the place of the user's last message in the session; None before the first.
+def _turn(agent: Any, more: Sequence[Any]) -> str | None:
+    """Name the turn by the user's last message: its place in the session and its words; None before the first.
 
-    A message that is sent again to a session that was put back has the same place, but another id. The messages of an
-    agent without a session may begin anew: what the message says counts too. A summary of messages is none itself.
+    A message that is sent again to a session that was put back has the same place, but another id. A program may clear
+    the messages of an agent: what the message says counts too. A summary of messages is none itself.
 
     Args:
         agent: The agent.
         more: Messages that come next.
-        is_kept: Whether the agent has a session.
     """
     manager = getattr(agent, "conversation_manager", None)
     cut_off, summary = getattr(manager, "removed_message_count", 0), getattr(manager, "_summary_message", None)
@@ -464,8 +463,7 @@ def _turn(agent: Any, more: Sequence[Any] = (), *, is_kept: bool) -> str | None:
     place = _last_said(messages)
     if place is None:
         return None
-    named = f"message {cut_off + place}"
-    return named if is_kept else f"{named} {hash_of(messages[place]['content'])[:16]}"
+    return f"message {cut_off + place} {hash_of(messages[place]['content'])[:16]}"
 
 
 def _kept(content: Any) -> Any:
