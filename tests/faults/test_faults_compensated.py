@@ -394,3 +394,17 @@ def test_96_a_compensation_that_reads_no_mark_is_done(ledger: Driver) -> None:
     inside(ledger, lambda run: ledger.call(buy, "DE02 1234", 4200))
     assert [one.status for one in ledger.compensate("r1")] == ["done"]
     assert sent == [(4200, "ch_1", 7)]
+
+
+def test_96_a_compensation_whose_result_cannot_be_recorded_may_have_happened(ledger: Driver) -> None:
+    """It was carried out, and returned an object of an SDK: a person who hears "failed" would refund once more."""
+    refunds: list[str] = []
+
+    def undo(effect: Any) -> object:
+        refunds.append(effect.id)
+        return object()
+
+    shop(ledger, undo)
+    for _ in range(2):
+        assert [one.status for one in ledger.compensate("r1")] == ["in_doubt"]
+    assert len(refunds) == 1

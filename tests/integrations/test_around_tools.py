@@ -27,7 +27,8 @@ from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
-from indelible import Ledger
+from indelible import AsyncLedger, Ledger
+from indelible.errors import NotAuthenticated, StoreUnavailable
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.mcp import ledger_proxy
@@ -286,3 +287,26 @@ def test_37_function_calls_wait_for_a_call_that_still_runs(ledger: Ledger) -> No
     assert [len(one.waiting) for one in (first, repeated, later)] == [0, 1, 0]
     assert [one.approval for one in repeated.waiting] == [None]
     assert done == ["1"]
+
+
+@pytest.mark.parametrize("problem", [StoreUnavailable("away"), NotAuthenticated("revoked")])
+@pytest.mark.parametrize("shell", ["blocking", "awaited"])
+def test_37_a_tool_that_raised_while_the_store_went_away_may_have_happened(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, shell: str, problem: Exception
+) -> None:
+    """One outage takes the provider's answer and the database: that says nothing of whether the tool was entered."""
+
+    def away(*_: Any) -> Any:
+        raise problem
+
+    def lose(order: str) -> str:
+        """Pay, and lose the answer."""
+        done.append(order)
+        monkeypatch.setattr(Ledger, "get_effect", away)
+        monkeypatch.setattr(AsyncLedger, "get_effect", away)
+        raise ConnectionResetError("lost")
+
+    loop = FunctionCalls(ledger, {"lose": lose}, run="order-1", side_effect="payment")
+    said = [{"id": "call_Xy", "type": "function", "function": {"name": "lose", "arguments": '{"order": "1"}'}}]
+    answered = loop.answer(said) if shell == "blocking" else asyncio.run(loop.answer_async(said))
+    assert ([one.tool for one in answered.waiting], done) == (["lose"], ["1"])

@@ -22,6 +22,7 @@ import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from indelible import Actor, Failed, Ledger, NothingHappened, ToolCall, migrate
+from indelible.core.commands import Relinquish
 from indelible.core.effects import walk
 from indelible.core.effects.identity import digest_of
 from indelible.core.effects.requests import Judged
@@ -79,6 +80,11 @@ def end_all(how: str) -> None:
 async def end_all_later(how: str) -> None:
     CALLS.append({"how": how})
     raise {"exit": SystemExit, "interrupt": KeyboardInterrupt, "cancel": asyncio.CancelledError}[how]
+
+
+def lose(order: str) -> None:
+    CALLS.append({"order": order})
+    raise ConnectionResetError("the answer was lost")
 
 
 async def take_long(**args: Any) -> None:
@@ -224,6 +230,9 @@ python = "tests.server.test_gateway:end_all"
 
 [tools."books.ends_later"]
 python = "tests.server.test_gateway:end_all_later"
+
+[tools."books.loses"]
+python = "tests.server.test_gateway:lose"
 
 [tools."books.long"]
 python = "tests.server.test_gateway:take_long"
@@ -703,6 +712,23 @@ def test_41_a_function_that_ends_its_process_or_takes_too_long_is_in_doubt_and_t
         assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, "effect-in-doubt")
     assert [args] == CALLS
     assert place.post("books.later", {}).json()["value"] == "later"
+
+
+def test_37_a_function_whose_doubt_cannot_be_written_may_have_happened(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider's answer is lost while another program holds the database: its row still says `processing`."""
+    kind, applied = type(place.store), type(place.store).apply
+
+    def apply(self: Any, tenant: str, commands: Any, known: Any) -> Any:
+        if any(isinstance(command, Relinquish) for command in commands):
+            raise StoreUnavailable("the database is locked")
+        return applied(self, tenant, commands, known)
+
+    monkeypatch.setattr(kind, "apply", apply)
+    answer = place.post("books.loses", {"order": "1"})
+    assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, "effect-in-doubt")
+    assert CALLS == [{"order": "1"}]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from indelible import AsyncLedger, Effect, Elsewhere, Ledger, NothingHappened, Redacted, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError, MayHaveHappened
+from indelible.errors import (
+    ApprovalPending,
+    BadCall,
+    EffectFailed,
+    EffectInDoubt,
+    IndelibleError,
+    KeyUnusable,
+    MayHaveHappened,
+    NotAuthenticated,
+    NotPermitted,
+    StoreError,
+)
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again, is_same
 from indelible.tool import encode, holds_mark
@@ -20,6 +31,11 @@ _READS_OTHERWISE = (
     "would read other arguments than those that are recorded, judged and approved, so it was not entered; cancel the "
     "recorded call and make it again: indelible effects list"
 )
+
+
+_UNREAD = "{}: {} may have happened, and the ledger cannot be read now. Find out: indelible effects list"
+UNREAD = (StoreError, KeyUnusable, NotAuthenticated, NotPermitted)
+"""Errors with which the ledger cannot be asked how an effect stands. Its tool was entered, so it may have happened."""
 
 
 @dataclass(eq=False, slots=True)
@@ -84,7 +100,11 @@ class Entry:
                 return self._heard(ledger.run(self.call, self._entrance(), on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
-                refusal = error if effect_id is None else _refusal_of(ledger.get_effect(effect_id), error)
+                refusal = error
+                if effect_id is not None:
+                    with suppress(*UNREAD):
+                        refusal = EffectInDoubt(_UNREAD.format(self.call.tool, effect_id))
+                        refusal = _refusal_of(ledger.get_effect(effect_id), error)
                 if not asked_again(refusal, words):
                     if isinstance(refusal, ApprovalPending):
                         self.elsewhere = ledger.elsewhere(refusal.approval)
@@ -129,7 +149,11 @@ class Entry:
                 return self._heard(await ledger.run(self.call, self._entrance(), on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
-                refusal = error if effect_id is None else _refusal_of(await ledger.get_effect(effect_id), error)
+                refusal = error
+                if effect_id is not None:
+                    with suppress(*UNREAD):
+                        refusal = EffectInDoubt(_UNREAD.format(self.call.tool, effect_id))
+                        refusal = _refusal_of(await ledger.get_effect(effect_id), error)
                 if not asked_again(refusal, words):
                     if isinstance(refusal, ApprovalPending):
                         self.elsewhere = await ledger.elsewhere(refusal.approval)

@@ -13,7 +13,16 @@ from indelible.core.effects.effect import Effect
 from indelible.core.effects.from_arguments import ALL
 from indelible.core.effects.requests import Prepared, Raised, Recall, Request
 from indelible.engine.running import Compensated, CompensationStatus
-from indelible.errors import ApprovalPending, EffectErased, EffectInDoubt, IndelibleError, StillRunning, StoreError
+from indelible.errors import (
+    ApprovalPending,
+    EffectErased,
+    EffectInDoubt,
+    IndelibleError,
+    LeaseLost,
+    ResultNotRecorded,
+    StillRunning,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from indelible.engine.desk import Desk
@@ -76,8 +85,7 @@ def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compe
         if value.is_interruption or not isinstance(value.error, Exception):
             return value
         after: Effect | None = yield Recall(ref)
-        is_in_doubt = after is not None and after.status == "in_doubt"
-        return Compensated(one.effect, "in_doubt" if is_in_doubt else "failed", error=value.error)
+        return Compensated(one.effect, _status_of(after), error=value.error)
     return Compensated(one.effect, "nothing_to_do" if was_done else "done", value)
 
 
@@ -92,4 +100,12 @@ def _walked(desk: Desk, prepared: Prepared) -> Generator[Request, Any, Any]:
 def _status_after(error: IndelibleError) -> CompensationStatus:
     if isinstance(error, ApprovalPending | StillRunning):
         return "waiting"
-    return "in_doubt" if isinstance(error, EffectInDoubt) else "failed"
+    may_have_happened = isinstance(error, EffectInDoubt | ResultNotRecorded | LeaseLost)
+    return "in_doubt" if may_have_happened else "failed"
+
+
+def _status_of(compensation: Effect | None) -> CompensationStatus:
+    """Say how a compensation stands whose function raised; one that could not be marked is still `processing`."""
+    if compensation is None or compensation.status in ("failed", "ready"):
+        return "failed"
+    return "done" if compensation.status == "succeeded" else "in_doubt"

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Annotated, Any, Literal, NamedTuple
@@ -35,6 +36,7 @@ from indelible.errors import (
     NothingHappened,
     NotPermitted,
     Refused,
+    StoreError,
     ToolUnavailable,
 )
 from indelible.server.gateway_tools import GatewayTool
@@ -278,14 +280,21 @@ class _Watched:
 
 async def _meaning(ledger: AsyncLedger, entered: Effect, tool: GatewayTool, error: Exception) -> Came:
     """Return or raise what an exception of a tool means to the caller: it failed, it may have happened, or neither."""
-    effect = (await in_own_thread(ledger._engine.store.look, [entered.ref])).effects[0]
-    said = str(error) or type(error).__name__
-    if effect is not None and effect.status == "failed":
-        return Came(effect=effect, replayed=False, error=f"{tool.name}: {said}")
-    if effect is not None and effect.status == "in_doubt":
-        message = f"{tool.name}: {effect.id} may have happened ({said}); a person settles it: indelible effects show"
-        raise EffectInDoubt(message, effect=effect) from error
-    raise ToolUnavailable(f"{tool.name}: nothing happened ({said}); call again later", effect=effect) from error
+    effect, said = entered, str(error) or type(error).__name__
+    with suppress(StoreError):  # a tool that was entered, and of which nothing can be read, may have happened
+        effect = (await in_own_thread(ledger._engine.store.look, [entered.ref])).effects[0] or entered
+    match effect.status:
+        case "failed":
+            return Came(effect=effect, replayed=False, error=f"{tool.name}: {said}")
+        case "succeeded":  # a person, a webhook or a probe has settled it meanwhile
+            return Came(effect=effect, replayed=True, value=None if effect.is_detail_erased else effect.detail)
+        case "ready":
+            raise ToolUnavailable(f"{tool.name}: nothing happened ({said}); call again later", effect=effect) from error
+        case _:
+            message = (
+                f"{tool.name}: {effect.id} may have happened ({said}); a person settles it: indelible effects show"
+            )
+            raise EffectInDoubt(message, effect=effect) from error
 
 
 async def _called(function: Any, args: Mapping[str, Any]) -> Any:
