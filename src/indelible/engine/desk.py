@@ -34,7 +34,7 @@ from indelible.core.journal.receipts import Receipt
 from indelible.core.ports import Filter
 from indelible.core.values.canonical import encode
 from indelible.engine.entering import Handler
-from indelible.engine.preparing import Preparing
+from indelible.engine.preparing import NOTHING_SAID, Preparing
 from indelible.errors import BadCall, EffectInDoubt, UnknownEffect
 from indelible.journal.sealing import receipt_of
 from indelible.tool import Tool, ToolDecorator
@@ -262,19 +262,19 @@ class Desk(Preparing):
         why = encode(reason if screen is None else screen.text(reason), root="reason")
         return walk.carry_out(make(self._mint.stamp(_person(by)), why), effect)
 
-    def _probe_of(self, tool_name: str) -> Callable[[Effect], Any] | None:
-        """Return the probe that this program has for a tool: its own, the server's, its calls' or the ledger's."""
-        tool = self._tools.get(tool_name)
-        if tool is None and tool_name in self._probes:
-            return self._probes[tool_name]
-        said = None if tool is not None else self._functions_said.get((tool_name, "reconcile"))
-        return said or self._handling(tool_name, None).reconcile
+    def _probe_of(self, effect: Effect) -> Callable[[Effect], Any] | None:
+        """Return the probe that is asked about an effect: its tool's, the server's, its call's or the ledger's."""
+        tool = self._tools.get(effect.tool)
+        if tool is None and effect.tool in self._probes:
+            return self._probes[effect.tool]
+        said = self._said.get(effect.ref, NOTHING_SAID).reconcile if tool is None else None
+        return said or self._handling(effect.tool, None).reconcile
 
     def _reconcile_one(self, effect: Effect) -> Generator[Request, Any, Reconciled]:
         """Call an abandoned effect in doubt, then ask its tool's probe, if this ledger knows one."""
         if effect.status == "processing":
             effect = yield from walk.carry_out(Expire(ref=effect.ref, stamp=self._mint.stamp(SYSTEM)), effect)
-        reconcile = self._probe_of(effect.tool)
+        reconcile = self._probe_of(effect)
         if effect.status != "in_doubt":
             return reconciled(effect)
         if reconcile is None:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from types import FunctionType, MappingProxyType
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.approvals.approval import Approval
 from indelible.core.approvals.edits import holds_mark
@@ -51,6 +51,17 @@ if TYPE_CHECKING:
 AGENT = Actor("agent", "agent")
 MEBIBYTE = 1024 * 1024
 _MOST_REMEMBERED = 1000
+_MOST_SAID = 100_000
+
+
+class Said(NamedTuple):
+    """Holds what a call says makes it good, and what finds out what became of it."""
+
+    compensate: Callable[[Effect], Any] | None = None
+    reconcile: Callable[[Effect], Any] | None = None
+
+
+NOTHING_SAID = Said()
 
 
 class Preparing:
@@ -100,8 +111,8 @@ class Preparing:
         self._usual_handling: dict[str, Handling] = {}
         self._redact_said: dict[str, tuple[Rule, ...]] = {}
         """What calls of tools that are not registered say is redacted. It changes no other call of the tool."""
-        self._functions_said: dict[tuple[str, str], Callable[[Effect], Any] | None] = {}
-        """What such calls say makes them good, or finds out about them: by tool and option."""
+        self._said: dict[Ref, Said] = {}
+        """What such calls say makes them good, or finds out about them."""
         self.tenant = tenant
 
     def _register(self, tool: Tool[Any, Any]) -> None:
@@ -137,35 +148,27 @@ class Preparing:
     def _compensation_of(self, effect: Effect) -> Callable[[Effect], Any] | None:
         """Return what makes an effect good: as its tool says, or a call of it in this process, or the ledger."""
         tool = self._tools.get(effect.tool)
-        said = self._functions_said.get((effect.tool, "compensate")) if tool is None else tool.options.compensate
+        said = self._said.get(effect.ref, NOTHING_SAID).compensate if tool is None else tool.options.compensate
         if said is not None or effect.side_effect in HARMLESS:
             return said
         return self._options.compensate
 
-    def _keep_said(self, tool: str, words: OptionWords) -> None:
-        """Keep what a call says of a tool that is not registered: it holds for what is done later about its calls.
+    def _keep_said(self, prepared: Prepared, words: OptionWords) -> None:
+        """Keep what a call says of a tool that is not registered: it holds for what is done later about the call.
 
-        Raises:
-            BadCall: An earlier call says another compensation, which would make good this call too.
+        Rules of redaction only add up, so they are kept for the tool. A function may know its call by a variable around
+        it, so it is kept for that call alone.
         """
+        tool, ref = prepared.call.tool, prepared.identity.ref
         redact, known = words.get("redact") or (), self._redact_said.get(tool, ())
         if not set(redact) <= set(known):
             self._redact_said[tool] = tuple(dict.fromkeys((*known, *redact)))
             self._usual_handling.pop(tool + COMPENSATION, None)
-        compensate, reconcile = words.get("compensate"), words.get("reconcile")
-        if compensate is not None and not self._is_said_alike(tool, "compensate", compensate):
-            raise BadCall(
-                f"{tool}: an earlier call has another compensate=, and one function makes good all calls of a tool. "
-                "It gets the effect: read what to undo from effect.args and effect.detail, and not from a variable "
-                "around it"
-            )
-        if reconcile is not None and not self._is_said_alike(tool, "reconcile", reconcile):
-            self._functions_said[tool, "reconcile"] = None  # no one of them is for every call
-
-    def _is_said_alike(self, tool: str, word: str, said: Callable[[Effect], Any]) -> bool:
-        """Keep a function if it is the first one said; return whether it is the same as the one that is kept."""
-        kept = self._functions_said.setdefault((tool, word), said)
-        return kept is not None and _are_same(kept, said)
+        said = Said(words.get("compensate"), words.get("reconcile"))
+        if any(said):
+            if len(self._said) >= _MOST_SAID:
+                del self._said[next(iter(self._said))]
+            self._said[ref] = said
 
     def _recorded_subject(self, effect: Effect) -> bytes | None:
         """Return the mark of the person whom an effect is about, as it is recorded; None if about no person."""
@@ -189,8 +192,6 @@ class Preparing:
         if tool is not None:
             call = tool.completed(call, words)
         handling = self._handling(call.tool, words)
-        if words and not is_bound and tool is None:
-            self._keep_said(call.tool, words)
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
         is_alone = False
@@ -198,6 +199,12 @@ class Preparing:
             run_id = current_run() or self._run
             is_alone = run_id is None and call.scope is None
             call = placed(call, handling.side_effect, run_id, self._mint.effect_id)
+        prepared = self._prepared(call, handling, is_alone)
+        if words and not is_bound and tool is None:
+            self._keep_said(prepared, words)
+        return prepared
+
+    def _prepared(self, call: ToolCall, handling: Handling, is_alone: bool) -> Prepared:
         if handling.redact or handling.subject is not None:
             return self._prepare_screened(call, handling, is_alone)
         identity = identify(call, self.tenant, max_bytes=self._max_args_bytes)
@@ -312,16 +319,6 @@ class Preparing:
         from indelible.core.privacy.encryption import opened_value
 
         return opened_value(payload.value, Ref(self.tenant, payload.run_id, ""), payload.field, self._data_keys.find)
-
-
-def _are_same(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
-    """Say whether two functions do the same: one object, or one definition around the same values, as a lambda is."""
-    if one == other:
-        return True
-    if not isinstance(one, FunctionType) or not isinstance(other, FunctionType) or one.__code__ is not other.__code__:
-        return False
-    defaults = (one.__defaults__, one.__kwdefaults__) == (other.__defaults__, other.__kwdefaults__)
-    return defaults and (one.__closure__ or ()) == (other.__closure__ or ())
 
 
 def _check_unmarked(call: ToolCall, args_json: bytes) -> None:

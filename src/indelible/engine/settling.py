@@ -180,12 +180,11 @@ class Settling:
             effects = [self._desk._find(name) for name in named]
         else:
             effects = self._engine.store.abandoned(self._tenant, max(selection.limit, MOST_READ))
-        tools = {effect.tool for effect in effects}
-        return selection.chosen(effects, {tool for tool in tools if self._desk._probe_of(tool) is not None})
+        return selection.chosen(effects, {one.tool for one in effects if self._desk._probe_of(one) is not None})
 
     def would_ask(self, effect: Effect) -> Reconciled:
         """Report an effect whose probe would be asked."""
-        has_probe = self._desk._probe_of(effect.tool) is not None
+        has_probe = self._desk._probe_of(effect) is not None
         return Reconciled(effect=effect, code="would_ask" if has_probe else "no_probe")
 
 
