@@ -75,13 +75,13 @@ class PostgresBench:
 
 
 @contextmanager
-def open_bench(name: str, where: Path) -> Iterator[Bench]:
-    """Sets a bench up for one of the stores and clears it away."""
+def open_bench(name: str, where: Path, *, writer_keys: bool = True) -> Iterator[Bench]:
+    """Sets a bench up for one of the stores and clears it away; `writer_keys` says whether its rows carry macs."""
     if name == "sqlite":
         template = where / "template"
         template.mkdir(parents=True)
         with _keys_in(where / "keys"):
-            procs.ask(prepare, sqlite_url(template / DATABASE))
+            procs.ask(prepare, sqlite_url(template / DATABASE), writer_keys)
             yield SqliteBench(template)
         return
     # The jobs kill processes, never the machine: what the kernel has is safe, and waiting for a disk proves nothing.
@@ -90,7 +90,7 @@ def open_bench(name: str, where: Path) -> Iterator[Bench]:
         fresh_database(server.url) as url,
         _keys_in(where / "keys"),
     ):
-        procs.ask(prepare, url)
+        procs.ask(prepare, url, writer_keys)
         yield PostgresBench(server, url, server.url_of(urlsplit(url).path[1:], tcp=True))
         server.start()  # a job may have killed it, and the database is to be dropped
 

@@ -148,8 +148,12 @@ def _world_line(path: str, data: bytes) -> Deed:
 
 def _is_in(path: str, folder: Path) -> bool:
     # The -shm file is an index in memory: SQLite throws it away when the first connection opens. Lock and wake-up files
-    # hold no data.
-    return path.startswith(str(folder)) and not path.endswith(("-shm", "(deleted)", "-lock", "-wake"))
+    # hold no data. The keys are on another disk.
+    return (
+        path.startswith(str(folder))
+        and "/keys" not in path
+        and not path.endswith(("-shm", "(deleted)", "-lock", "-wake"))
+    )
 
 
 def _plain(text: bytes) -> bytes:

@@ -60,18 +60,21 @@ def run_job(job: Job, store: str, *, points: int | None = None, seed: int = 1, m
     """Runs one job on one store, in a directory in memory that is gone afterwards."""
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", dir=memory_disk()) as where,
-        open_bench(store, Path(where) / "bench") as bench,
+        open_bench(store, Path(where) / "bench", writer_keys=mutant is None) as bench,
     ):
         wanted = job.points[store] if points is None else points
         return job.run(Order(bench=bench, where=Path(where), points=wanted, seed=seed, mutant=mutant))
 
 
 def bite(job: Job, store: str, *, seed: int = 1) -> Iterator[Report]:
-    """Plants each bug the job must find; raises `Toothless` when one is missed."""
+    """Plants each bug the job must find; raises `Toothless` when one is missed.
+
+    The rows carry no macs: with them a worker refuses what a bug wrote, and the job's own judge has nothing to find.
+    """
     few = min(job.bites, job.points[store])
     with (
         tempfile.TemporaryDirectory(prefix="chaos-", dir=memory_disk()) as where,
-        open_bench(store, Path(where) / "bench") as bench,
+        open_bench(store, Path(where) / "bench", writer_keys=False) as bench,
     ):
         order = Order(bench=bench, where=Path(where), points=few, seed=seed)
         for mutant in job.teeth[store]:

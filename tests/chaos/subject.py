@@ -197,10 +197,10 @@ async def _until_done(closing: Awaitable[None]) -> None:
     await closing
 
 
-def prepare(url: str) -> None:
+def prepare(url: str, writer_keys: bool) -> None:
     """Makes the schema; a SQLite file stays small, for it is copied and rebuilt thousands of times."""
     schema._PRESIZE_BYTES = 16_384
-    indelible.migrate(url)
+    indelible.migrate(url, writer_keys=writer_keys)
 
 
 def lent(keys: Path) -> Path:

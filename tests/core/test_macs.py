@@ -33,8 +33,8 @@ class Remembered:
     def version(self, ref: SheetRef) -> int:
         return self.kept.get(ref, 0)
 
-    def versions(self) -> dict[SheetRef, int]:
-        return dict(self.kept)
+    def versions(self, kind: str) -> dict[SheetRef, int]:
+        return {ref: version for ref, version in self.kept.items() if ref.kind == kind}
 
     def note(self, ref: SheetRef, version: int) -> None:
         self.kept[ref] = max(version, self.version(ref))
@@ -75,7 +75,7 @@ def believed(by: Macs, sheets: Sheets) -> Sheets:
 
 
 def believed_list(by: Macs, found: list[Sheet], selected: SheetFilter) -> list[Sheet]:
-    return by.believed_list(found, selected, by.known_of(selected.kind))
+    return by.believed_list(found, selected, by.known_of(selected))
 
 
 def written(by: Macs, sheet: Sheet, before: Sheet | None = None) -> Sheet:
@@ -277,7 +277,7 @@ def test_98_a_row_that_changed_after_it_was_read_was_not_put_back() -> None:
     """One thread reads a grant; another one uses it, and notes its new version, before the first one looks at it."""
     keys = macs()
     first, second = written(keys, grant(3)), written(keys, grant(2, version=2))
-    known, of_kind = keys.known([first.ref]), keys.known_of("grant")
+    known, of_kind = keys.known([first.ref]), keys.known_of(SheetFilter(kind="grant"))
     assert checked(keys, second) == second
     assert keys.checked(first, known) == keys.checked(first, of_kind) == first
     assert checked(keys, first).body is None, "read after that, it was put back"

@@ -64,8 +64,8 @@ class Newest(Protocol):
     def version(self, ref: SheetRef) -> int:
         """Return the newest version that was seen; 0 if none was."""
 
-    def versions(self) -> Mapping[SheetRef, int]:
-        """Return the newest version of each sheet, as `version` does; later notes change nothing in it."""
+    def versions(self, kind: str) -> Mapping[SheetRef, int]:
+        """Return the newest version of each sheet of a kind, as `version` does; later notes change nothing in it."""
 
     def note(self, ref: SheetRef, version: int) -> None:
         """Note a version that was seen."""
@@ -222,9 +222,11 @@ class Macs:
         """
         return {ref: self.newest.version(ref) for ref in refs if ref.kind in REMEMBERED}
 
-    def known_of(self, kind: str) -> Known:
-        """Return the newest versions of the sheets of a kind. Ask before you read their rows."""
-        return self.newest.versions() if kind in REMEMBERED else {}
+    def known_of(self, selected: SheetFilter) -> Known:
+        """Return the newest versions of the sheets that are asked for. Ask before you read their rows."""
+        if selected.id is not None:
+            return self.known([SheetRef(selected.kind, selected.id)])
+        return self.newest.versions(selected.kind) if selected.kind in REMEMBERED else {}
 
     def checked(self, sheet: Sheet, known: Known) -> Sheet:
         """Return a sheet as it may be believed: without its body if no key holder wrote it, or if it was put back.

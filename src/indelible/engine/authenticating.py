@@ -10,7 +10,8 @@ from indelible.core.macs import Unchecked
 from indelible.core.ports import Store
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.writers import NewestVersions, WriterKeys, writer_keys
+from indelible.journal.keys.newest import NewestVersions
+from indelible.journal.keys.writers import WriterKeys, writer_keys
 
 
 def authenticate_rows(store: Store, keys: str | Path | None, tenant: str = DEFAULT_TENANT) -> None:

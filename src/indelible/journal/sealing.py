@@ -20,7 +20,7 @@ from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json, instant
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, Waiting, check_growth
-from indelible.core.journal.merkle import consistency_proof, inclusion_proof
+from indelible.core.journal.merkle import EMPTY_ROOT, consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
@@ -64,6 +64,8 @@ class Sealer:
         self._cosign = cosign
         self._is_moving = is_moving
         self._origin: str | None = None
+        self._examined = (0, Tree(0, EMPTY_ROOT))
+        """Is the tree after our last integration, and from which entry on we examined each on its way into it."""
 
     @property
     def origin(self) -> str:
@@ -127,6 +129,10 @@ class Sealer:
                     f"the tree of tenant {self._tenant} is not as it was written ({problem}), so nothing is signed; "
                     "see what was changed: indelible verify. Then restore a backup of the database"
                 ) from problem
+            if examine is not None and tree is not None:
+                start = tree.size - examine.taken
+                first, last = self._examined
+                self._examined = (first if last.size == start else start, tree)
             if examine is not None and examine.rights:
                 self._keep_newest(examine.rights)
             if tree is None or tree.size >= goal:
@@ -273,9 +279,11 @@ class Sealer:
         """
         if self._store.macs is None:
             return
+        first, examined = self._examined
+        end = first if examined == tree else tree.size
         macs = self._store.macs(self._tenant)
-        for start in range(signed, tree.size, _PAGE):
-            missing = set(range(start, min(start + _PAGE, tree.size)))
+        for start in range(signed, end, _PAGE):
+            missing = set(range(start, min(start + _PAGE, end)))
             for entry in self._journal.entries(self._tenant, start, len(missing)):
                 one = Waiting(entry.run_id, entry.seq, bytes.fromhex(entry.hash), entry.body, entry.mac)
                 if is_by_holder(macs, one):

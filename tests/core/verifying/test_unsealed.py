@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from indelible.core.batch import Batch
@@ -11,7 +12,7 @@ from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import stop_after
 from indelible.core.events import Event, Payload, event_hash, facts_json
-from indelible.core.journal.journal import Waiting
+from indelible.core.journal.journal import Before, Waiting
 from indelible.core.journal.set_back import stop_of_forgery
 from indelible.core.macs import MAC_BYTES
 from indelible.core.policy.budgets import budget_ref, charges_json
@@ -30,8 +31,14 @@ def waiting(event: Event) -> Waiting:
     )
 
 
-def nothing(run_id: str, seq: int, effect_id: str) -> None:
+def found(*bodies: bytes | None) -> Before:
+    """Find these events before."""
+    return lambda places: [body for _, body in zip(places, bodies, strict=True)]
+
+
+def nothing(places: Sequence[tuple[str, int, str]]) -> list[bytes | None]:
     """Find no event before."""
+    return [None] * len(places)
 
 
 def lived(shelf: Shelf) -> list[Waiting]:
@@ -48,7 +55,7 @@ def test_what_the_rules_made_is_sealed_whole_or_in_parts() -> None:
     assert is_by_holder(KEYS, last)
     assert examine([first, last], nothing) == set()
     assert examine([first], nothing) == set()
-    assert examine([last], lambda *_: first.body) == set()
+    assert examine([last], found(first.body)) == set()
     assert not examine.problems
 
 
@@ -85,8 +92,8 @@ def test_98_a_move_from_a_status_that_was_put_back_is_named() -> None:
     events = [waiting(event) for told in shelf.events.values() for event in told]
     assert Unsealed(KEYS)(events[:2], nothing) == set()
     assert Unsealed(KEYS)(events, nothing) == {events[0].run_id}
-    assert Unsealed(KEYS)(events[2:], lambda *_: events[1].body) == {events[0].run_id}
-    assert Unsealed(KEYS)(events[1:2], lambda *_: b"unreadable") == {events[0].run_id}, "it begins in the middle"
+    assert Unsealed(KEYS)(events[2:], found(events[1].body)) == {events[0].run_id}
+    assert Unsealed(KEYS)(events[1:2], found(b"unreadable")) == {events[0].run_id}, "it begins in the middle"
 
 
 def told_fact(shelf: Shelf, command: Record) -> Waiting:

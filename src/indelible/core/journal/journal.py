@@ -55,8 +55,8 @@ class Waiting(NamedTuple):
     mac: bytes | None
 
 
-Before = Callable[[str, int, str], bytes | None]
-"""Gives the body of the newest event of an effect in a run before a number; None if there is none."""
+Before = Callable[[Sequence[tuple[str, int, str]]], Sequence[bytes | None]]
+"""Takes runs, numbers and effects; gives the body of each effect's newest event in the run before that number."""
 Examine = Callable[[Sequence[Waiting], Before], set[str]]
 """Looks at events that wait, each run's in their order, and names the runs that must not be taken in."""
 

@@ -172,7 +172,7 @@ def quoted(text: str) -> str:
 
 def unquoted(text: str) -> str:
     """Gives the text that stands quoted in a body."""
-    return str(json.loads(f'"{text}"'))
+    return str(json.loads(f'"{text}"')) if "\\" in text else text
 
 
 def strict_json(text: str) -> Any:

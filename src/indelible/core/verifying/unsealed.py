@@ -29,40 +29,44 @@ class Unsealed:
         """Says for each run that must not be sealed what is wrong, and where."""
         self.rights: list[tuple[str, int, str]] = []
         """Names what was told of rights and budgets: run, number of the event, kind."""
+        self.taken = 0
+        """Counts the events of the last time that nothing is wrong with."""
 
     def __call__(self, waiting: Sequence[Waiting], before: Before) -> set[str]:
         """Examine events, each run's in their order; return the runs that must not be sealed."""
         named: set[str] = set()
-        lives: dict[str, Life] = {}
         self.rights = []
-        for one in waiting:
-            if one.run_id in named:
+        self.taken = 0
+        read = [_read(one) for one in waiting]
+        lives = _lives_before(read, before)
+        for one in read:
+            run_id, seq = one.row.run_id, one.row.seq
+            if run_id in named:
                 continue
             try:
-                self._examine(one, before, lives)
+                self._examine(one, lives)
             except Caught as caught:
-                self.problems[one.run_id] = f"event {one.seq} of run {one.run_id}: {caught.flaw.what}"
-                named.add(one.run_id)
+                self.problems[run_id] = f"event {seq} of run {run_id}: {caught.flaw.what}"
+                named.add(run_id)
+            else:
+                self.taken += 1
         return named
 
-    def _examine(self, one: Waiting, before: Before, lives: dict[str, Life]) -> None:
-        if one.body is None or event_hash(one.body) != one.hash.hex():
+    def _examine(self, one: _Read, lives: dict[str, Life]) -> None:
+        row, event = one
+        if row.body is None or event_hash(row.body) != row.hash.hex():
             raise Caught("it is gone, or is not what was noted when it was written")
-        text = one.body.decode("utf-8", "replace")
-        values = read_effect_body(text)
-        if values is None:
-            self._examine_fact(one, text)
+        if event is None:
+            self._examine_fact(row)
             return
-        event = EffectBody(*values)
-        self._check_writer(one, event.type, event.run, int(event.seq))
-        life = lives.get(event.effect) or _life(before(one.run_id, one.seq, event.effect), event)
+        self._check_writer(row, event.type, event.run, int(event.seq))
         names = tuple(commits_of(event.commits))
-        check_move(life, event.type, event.status, int(event.attempt), names)
+        check_move(lives[event.effect], event.type, event.status, int(event.attempt), names)
         lives[event.effect] = _after(event)
-        self.rights += [(one.run_id, one.seq, name) for name in names if name in ("charges", "grant")]
+        self.rights += [(row.run_id, row.seq, name) for name in names if name in ("charges", "grant")]
 
-    def _examine_fact(self, one: Waiting, text: str) -> None:
-        fact = read_fact_body(text)
+    def _examine_fact(self, one: Waiting) -> None:
+        fact = read_fact_body(_text(one))
         if fact is None:
             raise Caught("it is no event of version 1")
         self._check_writer(one, fact.type, fact.run, fact.seq)
@@ -78,9 +82,7 @@ class Unsealed:
 
 def is_by_holder(macs: Macs, one: Waiting) -> bool:
     """Return whether a key holder wrote an event, for the place where it stands."""
-    text = "" if one.body is None else one.body.decode("utf-8", "replace")
-    values = read_effect_body(text)
-    event = read_fact_body(text) if values is None else EffectBody(*values)
+    event = _read(one).event or read_fact_body(_text(one))
     if one.body is None or event is None or event_hash(one.body) != one.hash.hex():
         return False
     is_here = (unquoted(event.run), int(event.seq)) == (one.run_id, one.seq)
@@ -127,6 +129,37 @@ def versions_to_keep(told: Sequence[ToldOf], found: Sequence[Sheet]) -> dict[She
         later = [seq for run_id, seq in places if row.seq is not None and run_id == row.run_id and seq > row.seq]
         kept[ref] = max(kept[ref], row.version + len(later))
     return {ref: version for ref, version in kept.items() if version}
+
+
+class _Read(NamedTuple):
+    """Is an event that waits, and what it says of an effect; None if that is nothing."""
+
+    row: Waiting
+    event: EffectBody | None
+
+
+def _text(one: Waiting) -> str:
+    return "" if one.body is None else one.body.decode("utf-8", "replace")
+
+
+def _read(one: Waiting) -> _Read:
+    values = read_effect_body(_text(one))
+    return _Read(one, None if values is None else EffectBody(*values))
+
+
+def _lives_before(read: Sequence[_Read], before: Before) -> dict[str, Life]:
+    """Return how each effect stood before the first of its events that wait.
+
+    An event that commits to a key begins an effect, with an id that was made for it. The store is asked of the others.
+    """
+    first: dict[str, tuple[Waiting, EffectBody]] = {}
+    for row, event in read:
+        if event is not None and event.effect not in first:
+            first[event.effect] = (row, event)
+    older = [id_ for id_, (_, event) in first.items() if "key" not in commits_of(event.commits)]
+    bodies = before([(first[id_][0].run_id, first[id_][0].seq, id_) for id_ in older]) if older else []
+    known = dict(zip(older, bodies, strict=True))
+    return {id_: _life(known.get(id_), event) for id_, (_, event) in first.items()}
 
 
 def _life(before: bytes | None, event: EffectBody) -> Life:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import BinaryIO
 
 from indelible import file_lock
 from indelible.errors import KeyUnusable
@@ -123,24 +124,29 @@ def make_private_folder(folder: Path) -> None:
     is_private_folder(folder)
 
 
-def read_private(path: Path, most: int | None = _MOST_BYTES) -> bytes | None:
-    """Gives what a file holds, None when there is none; raises `KeyUnusable` when others can read it.
-
-    It reads so many bytes at most; with None, all of them.
-    """
-    try:
-        # Not blocking: a pipe under this name must not hang us.
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
+@contextmanager
+def open_private(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to read; raises `KeyUnusable` when others can read it."""
+    # Not blocking: a pipe under this name must not hang us.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise KeyUnusable(f"{path} is no file; move it away")
         _check_private(path, found, "600")
-        return os.read(descriptor, found.st_size if most is None else most)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
     finally:
         os.close(descriptor)
+
+
+def read_private(path: Path) -> bytes | None:
+    """Gives what a file holds, None when there is none; raises `KeyUnusable` when others can read it."""
+    try:
+        with open_private(path) as file:
+            return file.read(_MOST_BYTES)
+    except FileNotFoundError:
+        return None
 
 
 def _check_private(path: Path, found: os.stat_result, mode: str) -> None:

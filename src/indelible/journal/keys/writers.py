@@ -12,7 +12,7 @@ import logging
 import os
 import shlex
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ from typing import Any
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.macs import KEY_BYTES, Macs, derived_key
 from indelible.core.ports import Begin, Store
-from indelible.core.sheets import SheetRef
 from indelible.core.verifying.unsealed import remembered_in
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
+from indelible.journal.keys.newest import NewestVersions
 
 log = logging.getLogger("indelible.journal")
 
@@ -128,77 +128,6 @@ class WriterKeys:
             keys.pop("seed", None)
         content = {**keys, "v": _VERSION, "ledger": self._ledger_name, "tenant": tenant}
         return urlsafe_b64encode(json.dumps(content, sort_keys=True).encode()).decode()
-
-
-class NewestVersions:
-    """Remembers the newest version of each sheet: in memory, and of what was sealed in a file beside the keys."""
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._seen: dict[SheetRef, int] = {}
-        self._kept: dict[SheetRef, int] = {}
-        self._mark: tuple[int, int] | None = None
-
-    def version(self, ref: SheetRef) -> int:
-        """Return the newest version that was seen here or sealed anywhere; 0 if none was."""
-        self._read_again()
-        return max(self._seen.get(ref, 0), self._kept.get(ref, 0))
-
-    def versions(self) -> dict[SheetRef, int]:
-        """Return the newest version of each sheet, as `version` does; later notes change nothing in it."""
-        self._read_again()
-        seen = self._seen.copy()
-        return {**self._kept, **{ref: max(version, self._kept.get(ref, 0)) for ref, version in seen.items()}}
-
-    def note(self, ref: SheetRef, version: int) -> None:
-        """Note a version that was seen."""
-        if version > self._seen.get(ref, 0):
-            self._seen[ref] = version
-
-    def keep(self, versions: Mapping[SheetRef, int]) -> None:
-        """Keep versions that were sealed; durable when it returns."""
-        if self._path is None:
-            for ref, version in versions.items():
-                self.note(ref, version)
-            return
-        with locked(self._path.parent):
-            self._mark = None
-            self._read_again()
-            newer = {ref: version for ref, version in versions.items() if version > self._kept.get(ref, 0)}
-            if newer:
-                self._write({**self._kept, **newer})
-
-    def reset(self) -> None:
-        """Forget everything: the ledger goes on from an older state, as a person said."""
-        self._seen = {}
-        if self._path is not None:
-            with locked(self._path.parent):
-                self._write({})
-
-    def _write(self, versions: dict[SheetRef, int]) -> None:
-        assert self._path is not None
-        rows = [[kind, id_, version] for (kind, id_), version in sorted(versions.items())]
-        write_private(self._path, json.dumps(rows).encode())
-        self._mark = None
-
-    def _read_again(self) -> None:
-        if self._path is None:
-            return
-        try:
-            found = os.stat(self._path)  # noqa: PTH116 - asked for every right that is read
-        except FileNotFoundError:
-            return
-        mark = (found.st_ino, found.st_mtime_ns)
-        if mark == self._mark:
-            return
-        try:
-            content = read_private(self._path, most=None)
-            kept = {SheetRef(kind, id_): version for kind, id_, version in json.loads(content or b"[]")}
-        except (ValueError, TypeError, OSError) as problem:
-            raise KeyUnusable(f"{self._path} cannot be read ({problem}); put it back from your backup") from problem
-        if len(kept) < len(self._kept):
-            self._seen = {}  # a person let the ledger go on from an older state
-        self._kept, self._mark = kept, mark
 
 
 def writer_keys(store: Store, keys: Path | None, tenant: str) -> WriterKeys | None:

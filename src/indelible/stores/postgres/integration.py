@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from indelible.core.journal.journal import Examine, Tree, Waiting
@@ -96,10 +96,11 @@ class Integration:
         ]
 
     def _examined(self, session: Session, waiting: list[Waiting], until: float) -> set[str]:
-        def before(run_id: str, seq: int, effect_id: str) -> bytes | None:
-            place = {"tenant": self._tenant.encode(), "run_id": run_id.encode(), "seq": wire.bigint(seq)}
-            found = _run(session, "event_before", place | {"effect_id": effect_id.encode()}, until)
-            return found.get_value(0, 0) if found.ntuples else None
+        def before(places: Sequence[tuple[str, int, str]]) -> list[bytes | None]:
+            run_ids, seqs, effect_ids = zip(*places, strict=True)
+            values = {"run_ids": wire.words(run_ids), "seqs": wire.bigints(seqs), "effect_ids": wire.words(effect_ids)}
+            found = _run(session, "events_before", {"tenant": self._tenant.encode(), **values}, until)
+            return [found.get_value(row, 0) for row in range(found.ntuples)]
 
         return set() if self._examine is None or not waiting else self._examine(waiting, before)
 

@@ -620,11 +620,17 @@ FROM taken LEFT JOIN LATERAL (
 ) AS e ON %(is_examined)s::boolean
 ORDER BY taken.run_id, taken.seq
 
--- name: event_before
--- The newest event of an effect before a number.
-SELECT body FROM indelible_events
-WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq < %(seq)s::bigint AND effect_id = %(effect_id)s::text
-ORDER BY seq DESC LIMIT 1
+-- name: events_before
+-- The newest event of each of some effects before a number; null if there is none.
+SELECT e.body
+FROM unnest(%(run_ids)s::text[], %(seqs)s::bigint[], %(effect_ids)s::text[])
+    WITH ORDINALITY AS place (run_id, seq, effect_id, number)
+LEFT JOIN LATERAL (
+    SELECT body FROM indelible_events
+    WHERE tenant = %(tenant)s::text AND run_id = place.run_id AND seq < place.seq AND effect_id = place.effect_id
+    ORDER BY seq DESC LIMIT 1
+) AS e ON true
+ORDER BY place.number
 
 -- name: grow_tree
 -- The tree after it has grown: the places of events, tiles that are new or wider, size and root.

@@ -269,7 +269,7 @@ class PostgresStore:
     def sheets(self, tenant: str, selected: SheetFilter) -> list[Sheet]:
         """Lists sheets of one kind with what is on them."""
         macs = self._macs_of(tenant)
-        known = {} if macs is None else macs.known_of(selected.kind)
+        known = {} if macs is None else macs.known_of(selected)
         return sheets_from(self._repeat(*listing(tenant, selected)), selected, macs, known)
 
     def has_macs(self) -> bool:

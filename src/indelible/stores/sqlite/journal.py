@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, TypeVar
@@ -107,9 +107,9 @@ class SqliteJournal:
 
 
 def _integrate(connection: apsw.Connection, tenant: str, most: int, examine: Examine | None) -> Tree | None:
-    def before(run_id: str, seq: int, effect_id: str) -> bytes | None:
-        found: Any = connection.execute(SQL["event_before"], (tenant, run_id, seq, effect_id)).get
-        return None if found is None else bytes(found)
+    def before(places: Sequence[tuple[str, int, str]]) -> list[bytes | None]:
+        found: list[Any] = [connection.execute(SQL["event_before"], (tenant, *place)).get for place in places]
+        return found
 
     barred: set[str] = set()
     while True:

@@ -90,7 +90,7 @@ def list_sheets(
         "own": OWN_RUNS,
         "unstarted": UNSTARTED,
     }
-    known = {} if macs is None else macs.known_of(selected.kind)
+    known = {} if macs is None else macs.known_of(selected)
     found = [sheet_from(row) for row in connection.execute(sql, values)]
     return found if macs is None else macs.believed_list(found, selected, known)
 

@@ -1,0 +1,145 @@
+"""The newest version of each right and budget, in memory and in a file beside the keys.
+
+The file grows: a process reads only what was added since it last looked. The first line says how often the file was
+emptied and how often it was written anew. Each other line lists sheets as [kind, id, version].
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from indelible.core.sheets import SheetRef
+from indelible.errors import KeyUnusable
+from indelible.journal.keys.files import locked, open_private, write_private
+
+_Versions = dict[str, dict[SheetRef, int]]
+_FEWEST_ROWS = 1000
+"""A file with fewer rows is not worth writing anew."""
+
+
+class NewestVersions:
+    """Remembers the newest version of each sheet; safe to use from many threads.
+
+    Args:
+        path: The file. Without one, versions are remembered in memory alone.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._seen: _Versions = {}
+        self._kept: _Versions = {}
+        self._emptied = self._written = 0
+        self._end = 0
+        """Is where the lines end that were read."""
+        self._rows = 0
+        self._mark: tuple[int, int, int] | None = None
+
+    def version(self, ref: SheetRef) -> int:
+        """Return the newest version that was seen here or sealed anywhere; 0 if none was."""
+        self._read_on()
+        return max(_of(self._seen, ref), _of(self._kept, ref))
+
+    def versions(self, kind: str) -> dict[SheetRef, int]:
+        """Return the newest version of each sheet of a kind, as `version` does; later notes change nothing in it."""
+        self._read_on()
+        newest = self._kept.get(kind, {}).copy()
+        for ref, version in self._seen.get(kind, {}).copy().items():
+            newest[ref] = max(version, newest.get(ref, 0))
+        return newest
+
+    def note(self, ref: SheetRef, version: int) -> None:
+        """Note a version that was seen."""
+        _note(self._seen, ref, version)
+
+    def keep(self, versions: Mapping[SheetRef, int]) -> None:
+        """Keep versions that were sealed; durable when it returns."""
+        if self._path is None:
+            for ref, version in versions.items():
+                self.note(ref, version)
+            return
+        with locked(self._path.parent):
+            self._read_on()
+            newer = [(ref, version) for ref, version in versions.items() if version > _of(self._kept, ref)]
+            if not newer:
+                return
+            sheets = sum(map(len, self._kept.values()))
+            if self._end and self._rows < max(_FEWEST_ROWS, 2 * sheets):
+                self._append(newer)
+            else:
+                rows = [each for of_kind in self._kept.values() for each in of_kind.items()]
+                self._write(self._emptied, self._written + 1, [*rows, *newer])
+            self._read_on()
+
+    def reset(self) -> None:
+        """Forget everything: the ledger goes on from an older state, as a person said."""
+        self._seen = {}
+        if self._path is not None:
+            with locked(self._path.parent):
+                self._read_on()
+                self._write(self._emptied + 1, self._written + 1, [])
+
+    def _append(self, rows: Iterable[tuple[SheetRef, int]]) -> None:
+        assert self._path is not None
+        with os.fdopen(os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW), "r+b") as file:
+            file.truncate(self._end)  # half a line may follow, from a crash
+            file.seek(self._end)
+            file.write(_line(rows))
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _write(self, emptied: int, written: int, rows: Iterable[tuple[SheetRef, int]]) -> None:
+        assert self._path is not None
+        write_private(self._path, json.dumps([emptied, written]).encode() + b"\n" + _line(rows))
+
+    def _read_on(self) -> None:
+        """Take in what was added to the file."""
+        if self._path is None:
+            return
+        try:
+            found = os.stat(self._path)  # noqa: PTH116 - asked for every right that is read
+        except FileNotFoundError:
+            return
+        if (found.st_ino, found.st_size, found.st_mtime_ns) == self._mark:
+            return
+        try:
+            self._read(self._path)
+        except (ValueError, TypeError, OSError) as problem:
+            raise KeyUnusable(f"{self._path} cannot be read ({problem}); put it back from your backup") from problem
+
+    def _read(self, path: Path) -> None:
+        with open_private(path) as file:
+            found = os.fstat(file.fileno())
+            first = file.readline()
+            emptied, written = json.loads(first)
+            is_known = (emptied, written) == (self._emptied, self._written) and self._end <= found.st_size
+            start = max(self._end, len(first)) if is_known else len(first)
+            file.seek(start)
+            added = file.read()
+        whole = added[: added.rfind(b"\n") + 1]  # the last line may be half written
+        rows = [
+            (SheetRef(kind, id_), version) for line in whole.splitlines() for kind, id_, version in json.loads(line)
+        ]
+        if emptied > self._emptied:
+            self._seen, self._kept = {}, {}
+        for ref, version in rows:
+            _note(self._kept, ref, version)
+        self._rows = len(rows) + (self._rows if is_known else 0)
+        self._emptied, self._written, self._end = emptied, written, start + len(whole)
+        self._mark = (found.st_ino, found.st_size, found.st_mtime_ns) if whole == added else None
+
+
+def _of(versions: _Versions, ref: SheetRef) -> int:
+    of_kind = versions.get(ref.kind)
+    return 0 if of_kind is None else of_kind.get(ref, 0)
+
+
+def _note(versions: _Versions, ref: SheetRef, version: int) -> None:
+    if version > _of(versions, ref):
+        versions.setdefault(ref.kind, {})[ref] = version
+
+
+def _line(rows: Iterable[tuple[SheetRef, int]]) -> bytes:
+    return json.dumps([[ref.kind, ref.id, version] for ref, version in rows]).encode() + b"\n"
