@@ -326,6 +326,22 @@ def test_54_what_was_done_elsewhere_is_recorded_without_its_secrets_and_verified
     assert [event.type for event in ledger.events("order-7")] == ["tool_call_adopted"]
 
 
+@pytest.mark.parametrize("encrypt", [False, True])
+def test_95_what_was_done_elsewhere_is_erased_with_the_person_it_is_about(store_url: str, encrypt: bool) -> None:
+    @tool(idempotent=True, side_effect="payment", subject="args.person")
+    def pay(person: str, iban: str) -> dict[str, str]:
+        raise AssertionError("it was done")
+
+    done = [Execution(tool=pay, arguments={"person": who, "iban": "DE02"}, result={"to": who}) for who in ("ana", "bo")]
+    migrate(store_url)
+    with Ledger.open(store_url, encrypt=encrypt, seal=False) as ledger:
+        with agent_run("order-7", ledger=ledger, tool_executions=done):
+            assert pay("ana", "DE02") == {"to": "ana"}
+        ledger.erase(subject="ana", reason="she asked", by="dpo")
+        kept = [None if one.are_args_erased else one.args["person"] for one in ledger.effects(run_id="order-7")]
+    assert sorted(kept, key=str) == [None, "bo"]
+
+
 def test_a_process_that_dies_leaves_no_repeat_behind(ledger: Ledger, tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     outside = Outside(tmp_path / "outside")

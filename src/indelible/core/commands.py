@@ -262,6 +262,7 @@ class Adopt:
     effect: Effect
     stamp: Stamp
     origin_json: bytes = field(repr=False)
+    subject_json: bytes | None = field(default=None, repr=False)
 
     @property
     def ref(self) -> Ref:

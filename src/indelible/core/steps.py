@@ -297,6 +297,7 @@ def _adopt(command: Adopt, effect: Effect | None, seq: int) -> Step:
         permission_id=None if adopted.permission_id is None else ELSEWHERE,
     )
     committed = {"args": taken.args_json, "key": bytes.fromhex(taken.key), "origin": _origin(command, taken)}
+    committed["subject"] = command.subject_json
     committed[{"succeeded": "result", "failed": "error"}.get(taken.status, "reason")] = taken.detail_json
     told = {name: value for name, value in committed.items() if value is not None}
     return Step(Moved(taken), (Change(taken, "tool_call_adopted", told),))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from indelible.core.commands import (
+    Adopt,
     Amend,
     Answer,
     ArgsErased,
@@ -133,8 +134,12 @@ class EncryptingStore:
         if isinstance(command, Open):
             return self._key_for_opening(command) if self._is_encrypting else None
         run_id = run_named_by(command)
+        if run_id is not None and not self._is_encrypting:
+            return None
+        if isinstance(command, Adopt) and command.subject_json is not None:
+            return self.keys.make(holder_of_subject(command.subject_json))
         if run_id is not None:
-            return self.keys.make(self._run_holder(command.ref.tenant, run_id)) if self._is_encrypting else None
+            return self.keys.make(self._run_holder(command.ref.tenant, run_id))
         holder = self._holder_of(command.ref)
         if holder is not None and isinstance(command, Amend) and command.subject_json is not None:
             holder = holder_of_subject(command.subject_json)

@@ -58,9 +58,10 @@ ENDS = ("succeeded", "failed", "in_doubt", "denied", "canceled")
 
 def test_an_effect_is_taken_over_as_the_rules_make_it() -> None:
     made = set()
-    for status, args, detail in product((*ENDS, "requires_approval"), (0, 1), (0, 1)):
+    for status, args, detail, subject in product((*ENDS, "requires_approval"), (0, 1), (0, 1), (None, b'"x"')):
         kept = {"args_json": b"{}" if args else None, "detail_json": b'"x"' if detail else None}
-        command = Adopt(effect=effect(status, attempt=3, **kept), stamp=stamp(), origin_json=b"{}")
+        taken = effect(status, attempt=3, **kept)
+        command = Adopt(effect=taken, stamp=stamp(), origin_json=b"{}", subject_json=subject)
         (change,) = next_step(command, None, NOON, 0).changes
         assert isinstance(change, Change)
         made.add((change.event_type, change.effect.status, tuple(sorted(change.committed))))

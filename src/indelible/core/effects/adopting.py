@@ -12,7 +12,7 @@ from indelible.core.effects.requests import Mint, Prepared, Request
 from indelible.core.effects.walk import carry_out
 from indelible.core.values.canonical import encode
 
-_VALUES = 4
+_VALUES = 5
 
 
 def adopt(
@@ -66,5 +66,6 @@ def adopt(
         detail_json=detail,
         turn=call.turn,
     )
-    command = Adopt(effect=effect, stamp=stamp, origin_json=encode(dict(origin), root="origin"))
+    origin_json = encode(dict(origin), root="origin")
+    command = Adopt(effect=effect, stamp=stamp, origin_json=origin_json, subject_json=prepared.subject_json)
     return (yield from carry_out(command, None))

@@ -100,7 +100,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
     ("in_doubt", "tool_call_released", "ready"): Move(_REASON),
     ("failed", "tool_call_released", "ready"): Move(_REASON),
     **{
-        ("", "tool_call_adopted", status): Move(_forms("key", "origin", optional=("args", detail)))
+        ("", "tool_call_adopted", status): Move(_forms("key", "origin", optional=("args", detail, "subject")))
         for status, detail in (
             *(("succeeded", "result"), ("failed", "error"), ("in_doubt", "reason")),
             *(("denied", "reason"), ("canceled", "reason"), ("requires_approval", "reason")),

@@ -756,27 +756,51 @@ var verifier = (function(exports) {
 			},
 			"|tool_call_adopted|canceled": {
 				"always": ["key", "origin"],
-				"sometimes": ["args", "reason"]
+				"sometimes": [
+					"args",
+					"reason",
+					"subject"
+				]
 			},
 			"|tool_call_adopted|denied": {
 				"always": ["key", "origin"],
-				"sometimes": ["args", "reason"]
+				"sometimes": [
+					"args",
+					"reason",
+					"subject"
+				]
 			},
 			"|tool_call_adopted|failed": {
 				"always": ["key", "origin"],
-				"sometimes": ["args", "error"]
+				"sometimes": [
+					"args",
+					"error",
+					"subject"
+				]
 			},
 			"|tool_call_adopted|in_doubt": {
 				"always": ["key", "origin"],
-				"sometimes": ["args", "reason"]
+				"sometimes": [
+					"args",
+					"reason",
+					"subject"
+				]
 			},
 			"|tool_call_adopted|requires_approval": {
 				"always": ["key", "origin"],
-				"sometimes": ["args", "reason"]
+				"sometimes": [
+					"args",
+					"reason",
+					"subject"
+				]
 			},
 			"|tool_call_adopted|succeeded": {
 				"always": ["key", "origin"],
-				"sometimes": ["args", "result"]
+				"sometimes": [
+					"args",
+					"result",
+					"subject"
+				]
 			},
 			"|tool_call_started|processing": {
 				"adds": 1,
