@@ -24,6 +24,7 @@ from indelible.core.effects.from_arguments import identity_of as identity_of
 from indelible.core.effects.identity import lasting_text as lasting_text
 from indelible.core.effects.identity import says_the_same as says_the_same
 from indelible.core.effects.identity import schema_hash
+from indelible.core.effects.meaning import fate_of as fate_of
 from indelible.core.effects.places import check_places as check_places
 from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode as encode

@@ -25,7 +25,7 @@ from indelible.errors import (
 )
 from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again, is_same
-from indelible.tool import encode, holds_mark
+from indelible.tool import encode, fate_of, holds_mark
 
 _READS_OTHERWISE = (
     "would read other arguments than those that are recorded, judged and approved, so it was not entered; cancel the "
@@ -33,8 +33,7 @@ _READS_OTHERWISE = (
 )
 
 
-_UNREAD = "{}: {} may have happened, and the ledger cannot be read now. Find out: indelible effects list"
-UNREAD = (StoreError, KeyUnusable, NotAuthenticated, NotPermitted)
+_UNREAD = (StoreError, KeyUnusable, NotAuthenticated, NotPermitted)
 """Errors with which the ledger cannot be asked how an effect stands. Its tool was entered, so it may have happened."""
 
 
@@ -100,11 +99,11 @@ class Entry:
                 return self._heard(ledger.run(self.call, self._entrance(), on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
-                refusal = error
+                effect, refusal = None, error
                 if effect_id is not None:
-                    with suppress(*UNREAD):
-                        refusal = EffectInDoubt(_UNREAD.format(self.call.tool, effect_id))
-                        refusal = _refusal_of(ledger.get_effect(effect_id), error)
+                    with suppress(*_UNREAD):
+                        effect = ledger.get_effect(effect_id)
+                    refusal = _refusal_of(effect, effect_id, error)
                 if not asked_again(refusal, words):
                     if isinstance(refusal, ApprovalPending):
                         self.elsewhere = ledger.elsewhere(refusal.approval)
@@ -149,11 +148,11 @@ class Entry:
                 return self._heard(await ledger.run(self.call, self._entrance(), on_replay=self.note_replay, **words))
             except Exception as error:
                 effect_id = self._raised_in(error)
-                refusal = error
+                effect, refusal = None, error
                 if effect_id is not None:
-                    with suppress(*UNREAD):
-                        refusal = EffectInDoubt(_UNREAD.format(self.call.tool, effect_id))
-                        refusal = _refusal_of(await ledger.get_effect(effect_id), error)
+                    with suppress(*_UNREAD):
+                        effect = await ledger.get_effect(effect_id)
+                    refusal = _refusal_of(effect, effect_id, error)
                 if not asked_again(refusal, words):
                     if isinstance(refusal, ApprovalPending):
                         self.elsewhere = await ledger.elsewhere(refusal.approval)
@@ -335,21 +334,22 @@ def doubt_of(refusal: EffectInDoubt) -> dict[str, Any]:
     return {"type": "indelible.in_doubt", "effect": effect_id, "why": str(refusal)}
 
 
-def _refusal_of(effect: Effect | None, raised: Exception) -> Exception:
+def _refusal_of(effect: Effect | None, effect_id: str, raised: Exception) -> Exception:
     """Return what the ledger says of a call whose tool raised.
 
     Args:
-        effect: The effect as it is recorded now.
+        effect: The effect as it is recorded now; None if the ledger cannot be asked.
+        effect_id: Its id.
         raised: What the tool raised.
     """
     said = f"{type(raised).__qualname__}: {raised}"
-    may_be_repeated = effect is not None and effect.status == "in_doubt" and effect.on_crash == "retry"
-    if effect is not None and (effect.status == "failed" or may_be_repeated):
-        return EffectFailed(f"{effect.tool} failed: {said}", effect=effect, error_type=type(raised).__qualname__)
-    if effect is not None and effect.status == "ready":
-        return raised if isinstance(raised, NothingHappened) else NothingHappened(said)
     if effect is None:
-        return EffectInDoubt("It may have happened. Find out, then settle it: indelible effects list")
+        return EffectInDoubt(f"{effect_id} may have happened. Find out, then settle it: indelible effects list")
+    fate, may_be_repeated = fate_of(effect), effect.status == "in_doubt" and effect.on_crash == "retry"
+    if fate == "failed" or may_be_repeated:
+        return EffectFailed(f"{effect.tool} failed: {said}", effect=effect, error_type=type(raised).__qualname__)
+    if fate == "nothing":
+        return raised if isinstance(raised, NothingHappened) else NothingHappened(said)
     why = "" if effect.is_detail_erased else f" ({effect.detail})"  # as it is recorded, without what is redacted
     return EffectInDoubt(
         f"{effect.tool}: {effect.id} may have happened{why}. Find out, then: indelible effects settle {effect.id} --as "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from indelible.core.effects.calls import COMPENSATION, HARMLESS, CompensatingCal
 from indelible.core.effects.compensations import KEY_FIELD, Undone, compensation_ref, is_compensation
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.from_arguments import ALL
+from indelible.core.effects.meaning import Fate, fate_of
 from indelible.core.effects.requests import Prepared, Raised, Recall, Request
 from indelible.engine.running import Compensated, CompensationStatus
 from indelible.errors import (
@@ -23,6 +24,13 @@ from indelible.errors import (
     StillRunning,
     StoreError,
 )
+
+_STATUSES: Mapping[Fate, CompensationStatus] = {
+    "succeeded": "done",
+    "nothing": "failed",
+    "failed": "failed",
+    "in_doubt": "in_doubt",
+}
 
 if TYPE_CHECKING:
     from indelible.engine.desk import Desk
@@ -85,7 +93,7 @@ def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compe
         if value.is_interruption or not isinstance(value.error, Exception):
             return value
         after: Effect | None = yield Recall(ref)
-        return Compensated(one.effect, _status_of(after), error=value.error)
+        return Compensated(one.effect, _STATUSES[fate_of(after)], error=value.error)
     return Compensated(one.effect, "nothing_to_do" if was_done else "done", value)
 
 
@@ -102,10 +110,3 @@ def _status_after(error: IndelibleError) -> CompensationStatus:
         return "waiting"
     may_have_happened = isinstance(error, EffectInDoubt | ResultNotRecorded | LeaseLost)
     return "in_doubt" if may_have_happened else "failed"
-
-
-def _status_of(compensation: Effect | None) -> CompensationStatus:
-    """Say how a compensation stands whose function raised; one that could not be marked is still `processing`."""
-    if compensation is None or compensation.status in ("failed", "ready"):
-        return "failed"
-    return "done" if compensation.status == "succeeded" else "in_doubt"

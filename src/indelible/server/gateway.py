@@ -21,6 +21,7 @@ from indelible.aio import AsyncLedger
 from indelible.core.effects import walk
 from indelible.core.effects.calls import COMPENSATION
 from indelible.core.effects.effect import Actor, Effect
+from indelible.core.effects.meaning import fate_of
 from indelible.core.remote.admissible import check_arguments
 from indelible.core.remote.admitting import Caller
 from indelible.core.values.canonical import encode
@@ -283,18 +284,16 @@ async def _meaning(ledger: AsyncLedger, entered: Effect, tool: GatewayTool, erro
     effect, said = entered, str(error) or type(error).__name__
     with suppress(StoreError):  # a tool that was entered, and of which nothing can be read, may have happened
         effect = (await in_own_thread(ledger._engine.store.look, [entered.ref])).effects[0] or entered
-    match effect.status:
+    match fate_of(effect):
         case "failed":
             return Came(effect=effect, replayed=False, error=f"{tool.name}: {said}")
         case "succeeded":  # a person, a webhook or a probe has settled it meanwhile
             return Came(effect=effect, replayed=True, value=None if effect.is_detail_erased else effect.detail)
-        case "ready":
+        case "nothing":
             raise ToolUnavailable(f"{tool.name}: nothing happened ({said}); call again later", effect=effect) from error
-        case _:
-            message = (
-                f"{tool.name}: {effect.id} may have happened ({said}); a person settles it: indelible effects show"
-            )
-            raise EffectInDoubt(message, effect=effect) from error
+        case "in_doubt":
+            told = f"{effect.id} may have happened ({said}); a person settles it: indelible effects show"
+            raise EffectInDoubt(f"{tool.name}: {told}", effect=effect) from error
 
 
 async def _called(function: Any, args: Mapping[str, Any]) -> Any:

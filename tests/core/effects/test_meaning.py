@@ -12,7 +12,8 @@ from typing import Any, get_args
 import pytest
 
 from indelible.core.effects.calls import HARMLESS, Options, SideEffect, handling_of
-from indelible.core.effects.meaning import DOUBTFUL, KNOWN_REFUSALS, Meaning, meaning_of
+from indelible.core.effects.effect import Status
+from indelible.core.effects.meaning import DOUBTFUL, KNOWN_REFUSALS, Meaning, fate_of, meaning_of
 from indelible.errors import (
     BadCall,
     EffectCanceled,
@@ -27,6 +28,7 @@ from indelible.errors import (
     Stopped,
     StoreUnavailable,
 )
+from tests.core.making import effect
 
 EFFECT = "eff_1"
 
@@ -194,3 +196,13 @@ def test_the_table_in_the_docstring_has_a_line_for_every_rule() -> None:
     assert meaning.__doc__ is not None
     rows = [line for line in meaning.__doc__.splitlines() if line.startswith("| ") and line[2].isdigit()]
     assert [row[2] for row in rows] == [str(number) for number in range(1, 9)]
+
+
+@pytest.mark.parametrize("status", get_args(Status))
+def test_37_only_what_the_record_says_is_known_of_a_call_that_was_entered(status: Status) -> None:
+    known = {"succeeded": "succeeded", "failed": "failed", "ready": "nothing"}
+    assert fate_of(effect(status)) == known.get(status, "in_doubt")
+
+
+def test_37_a_call_that_was_entered_may_have_happened_if_the_ledger_cannot_be_asked() -> None:
+    assert fate_of(None) == "in_doubt"

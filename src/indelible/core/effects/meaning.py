@@ -20,8 +20,9 @@ and `walk` keep the doubt.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from indelible.core.effects.calls import HARMLESS, Handling, SideEffect
 from indelible.core.effects.outcomes import note_on
@@ -45,7 +46,12 @@ from indelible.errors import (
     VoteRefused,
 )
 
+if TYPE_CHECKING:
+    from indelible.core.effects.effect import Effect, Status
+
 Meaning = Literal["nothing", "failed", "in_doubt"]
+Fate = Literal["succeeded", "nothing", "failed", "in_doubt"]
+_FATES: Mapping[Status, Fate] = {"succeeded": "succeeded", "failed": "failed", "ready": "nothing"}
 
 DOUBTFUL: frozenset[SideEffect] = frozenset({"payment", "external_mutation", "notification", "delegation"})
 """The classes of which an undeclared exception leaves doubt."""
@@ -113,6 +119,15 @@ def _meaning(
     if _leaves_open(error, effect_id):
         return "nothing" if handling.side_effect in HARMLESS else "in_doubt"
     return "failed"
+
+
+def fate_of(effect: Effect | None) -> Fate:
+    """Say what is known of a call whose handler was entered, by how its effect stands now.
+
+    Args:
+        effect: The effect; None if the ledger cannot be asked. An attempt that could not be marked is `processing`.
+    """
+    return "in_doubt" if effect is None else _FATES.get(effect.status, "in_doubt")
 
 
 def _leaves_open(error: BaseException, effect_id: str) -> bool:
