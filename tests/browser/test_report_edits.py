@@ -240,7 +240,7 @@ def test_every_edit_of_the_record_is_caught(made: Made, open_report: Reader, nam
     assert open_report.troubles == []
 
 
-def test_a_record_of_another_tenant_is_not_verified_by_relabelling_its_signature(
+def test_66_a_record_of_another_tenant_is_not_verified_by_relabelling_its_signature(
     made: Made, open_report: Reader
 ) -> None:
     # One key signs the journals of all tenants: only the name in the line tells for which of them.

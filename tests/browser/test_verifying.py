@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from indelible import ToolCall
 from indelible.core.events import event_hash
-from tests.browser.stories import Story
+from tests.browser.stories import Story, opened_ledger
 from tests.scenarios.raw import execute
 
 
@@ -47,3 +47,18 @@ def test_a_journal_is_verified_here_and_an_edited_row_is_shown_in_red(story: Sto
     expect(verdict.locator("dt", has_text="Found").locator("+ dd")).to_have_text(event_hash(event.body))
     expect(page.get_by_role("row", name="tampered with")).to_contain_text("not what was recorded")
     expect(page.get_by_role("banner").get_by_text("tampered with")).to_be_visible()
+
+
+def test_66_the_journal_of_another_tenant_is_not_verified_as_ours(story: Story) -> None:
+    """A server answers with what it has of another tenant: signed by the same key, and right in itself."""
+    page = story.sign_in("olga", "auditor")
+    worked(story)
+    with opened_ledger(story.house, story.keys) as ledger:
+        other = Story(story.house, ledger, story.keys, story.watch)
+        theirs = other.sign_in("otto", "auditor")
+        worked(other, 7)
+        page.route("**/v1/journal/**", lambda route: route.fulfill(response=theirs.request.get(route.request.url)))
+        page.goto(f"{story.home}journal")
+        expect(page.get_by_role("heading", name="The record was tampered with")).to_be_visible()
+        expect(page.locator("[aria-live=polite]")).to_contain_text("the journal of another tenant")
+    page.unroute_all()
