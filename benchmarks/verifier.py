@@ -28,10 +28,8 @@ OPTIONS: dict[str, dict[str, bool]] = {
 
 
 def _ours(kind: str, path: str, key: str) -> Callable[[], int]:
-    from indelible.journal.evidence.verification import verify
-
     def check() -> int:
-        report = _live(path, key) if kind == "live" else verify(path, [key], **OPTIONS[kind])  # type: ignore[arg-type]
+        report = report_of(kind, path, key)
         if report.verdict != "verified":
             raise AssertionError(f"{report.verdict}: {report.why}")
         if kind == "deep" and report.counts.signatures < report.counts.events - 2:
@@ -39,6 +37,13 @@ def _ours(kind: str, path: str, key: str) -> Callable[[], int]:
         return report.counts.events
 
     return check
+
+
+def report_of(kind: str, path: str, key: str) -> Report:
+    """Returns the report that is timed; of `live` and `bundle` it is the one that the command gives by default."""
+    from indelible.journal.evidence.verification import verify
+
+    return _live(path, key) if kind == "live" else verify(path, [key], **OPTIONS[kind])  # type: ignore[arg-type]
 
 
 def _live(path: str, key: str) -> Report:

@@ -12,10 +12,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from benchmarks import published
 from benchmarks.scenarios import FULL
+from benchmarks.verifier import report_of
+from indelible import Ledger, ToolCall
 from tests.docs import reference
 from tests.docs.pages import DOCS, ROOT
 
@@ -46,6 +49,24 @@ def test_the_speeds_on_the_pages_are_those_that_were_measured() -> None:
         assert published.placed(page, measured) == page, "run: python -m benchmarks.published"
     assert measured["pace"] == json.loads(json.dumps(asdict(FULL))), "the long measurement, not the quick one"
     assert not measured["absent"], "everybody took part"
+
+
+@pytest.mark.parametrize("kind", [line.ours for line in published.LINES if line.scenario == "verify"])
+def test_80_the_rate_of_verify_is_that_of_the_command_without_options(kind: str, own_keys: Path) -> None:
+    """What is timed reports what the command reports: it reads, checks and rules out as much."""
+    ledger_file, bundle = own_keys.parent / "ledger.db", own_keys.parent / "bundle.zip"
+    url = f"sqlite:///{ledger_file}"
+    with Ledger.open(url) as ledger:
+        ledger.run(ToolCall(tool="note.write", args={"n": 1}, run_id="order-7"), lambda effect: 1)
+        ledger.export(bundle)
+        key = ledger._engine.notary.signer().keys(ledger.journal_name)[0].vkey
+    is_live = kind == "live"
+    words = ["--json", "--url", url, "verify", "--key", key, *([] if is_live else [str(bundle)])]
+    env = os.environ | ({} if is_live else {"INDELIBLE_KEYS": str(own_keys / "auditor")})
+    command = [sys.executable, "-m", "indelible", *words]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    timed = report_of(kind, str(ledger_file if is_live else bundle), key).as_json()
+    assert timed == json.loads(done.stdout)
 
 
 def test_the_site_is_built_without_a_warning_and_asks_nothing_of_anybody(tmp_path: Path) -> None:
