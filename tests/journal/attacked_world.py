@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import psycopg
+import pytest
 
 from indelible import Actor, GrantTerms, Ledger, MayHaveHappened, NothingHappened, Refused, ToolCall, migrate
 from indelible.core.people.credentials import Token
@@ -22,6 +23,7 @@ from indelible.core.sheets import SheetFilter
 from indelible.errors import EffectFailed, IndelibleError, RecordForged
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
+from indelible.journal.keys.writers import VARIABLE, WriterKeys
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
 from indelible.server.signin.people import People
@@ -286,7 +288,9 @@ def calls() -> dict[str, ToolCall]:
 
 
 _KINDS = ("approval", "checkpoint", "credential", "delegation", "grant", "person", "run", "driver", "limit", "budget")
-_AFTER_SEALING = ("charge 60", "mail 1", "mail 3", "wire 2", "wire 7", "refused")
+_SHORT = ("far", "sealed")
+"""Names those who make these calls alone."""
+_THEIR_CALLS = ("charge 60", "mail 1", "mail 3", "wire 2", "wire 7", "refused")
 
 
 def look(ledger: Ledger, world: World, *, by: str, held: Ledger | None) -> list[Seen]:
@@ -320,7 +324,7 @@ def look(ledger: Ledger, world: World, *, by: str, held: Ledger | None) -> list[
     if held is not None:
         note("held mail 2", lambda: run(held, mail(2)))
     for name, call in calls().items():
-        if by != "sealed" or name in _AFTER_SEALING:
+        if by not in _SHORT or name in _THEIR_CALLS:
             note(name, lambda call=call: run(ledger, call))
     identity = Identity(ledger._engine.store)
     for name, token in world.tokens.items():
@@ -328,7 +332,7 @@ def look(ledger: Ledger, world: World, *, by: str, held: Ledger | None) -> list[
     for name, ticket in world.sessions.items():
         if name != "link":
             note(f"session {name}", lambda ticket=ticket: ("let in", _signed_in(identity, ticket)))
-    if by != "sealed":
+    if by not in _SHORT:
         note("vote of dee", lambda: _vote(ledger, "dee"))
         note("vote of mallory", lambda: _vote(ledger, "mallory"))
         for kind in _KINDS:
@@ -417,6 +421,8 @@ def _judge(world: World, place: Place, tenant: str, before: Ledger, held: Ledger
             Ledger.open(place.url, tenant="held", seal=False, wakeups=False) as fresh_held,
         ):
             seen += look(fresh, world, by="fresh", held=fresh_held)
+        with _far(place, before) as far:
+            seen += look(far, world, by="far", held=None)
         with Ledger.open(place.url, tenant=tenant, seal=False, wakeups=False) as sealing:
             try:
                 sealing.seal()
@@ -440,6 +446,17 @@ def _judge(world: World, place: Place, tenant: str, before: Ledger, held: Ledger
     else:
         world.baseline = seen
     return verdict
+
+
+@contextmanager
+def _far(place: Place, near: Ledger) -> Iterator[Ledger]:
+    """Open a ledger as on another machine: with exported keys, and no folder that remembers."""
+    keys = near._engine.store.macs
+    assert isinstance(keys, WriterKeys)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, keys.export(near.tenant, with_rights=True))
+        with Ledger.open(place.url, keys=place.keys / "far", seal=False, wakeups=False) as far:
+            yield far
 
 
 _pinned: dict[tuple[str, str], str] = {}

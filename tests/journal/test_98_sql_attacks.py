@@ -25,10 +25,12 @@ from indelible import Actor, GrantTerms, Ledger, migrate
 from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
+from indelible.core.people.credentials import Token
 from indelible.engine.mint import SystemMint
-from indelible.errors import KeyUnusable, SignerRefused
+from indelible.errors import KeyUnusable, PolicyRefused, RecordForged, SignerRefused, Stopped
 from indelible.journal.keys.writers import VARIABLE, WriterKeys
 from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.identity import Identity
 from indelible.server.signin.people import People
 from indelible.stores import is_postgres, open_store
 from tests.commit import COMMIT
@@ -209,6 +211,48 @@ def test_98_a_key_exported_for_effects_cannot_make_a_right(
         ledger.seal()
         assert (ledger.stopped() is not None) == (right == "go")
         RIGHTS[right](ledger)
+
+
+FOLLOWING: dict[str, Callable[[Ledger, str], object]] = {
+    "token": lambda ledger, id_: Credentials(ledger._engine.store, "default").revoke(id_, by=Actor("ana")),
+    "policy": lambda ledger, _: ledger.apply_policy(POLICY, by="ana"),
+    "stop": lambda ledger, _: ledger.stop(by="ana", reason="look"),
+}
+
+
+@pytest.mark.parametrize("right", FOLLOWING)
+@pytest.mark.parametrize("is_event_gone", [False, True], ids=["row", "row and event"])
+def test_98_a_machine_with_exported_keys_believes_no_right_that_was_put_back(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, right: str, is_event_gone: bool
+) -> None:
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False) as ledger, closing(Database(store_url)) as database:
+        ledger.apply_policy(OPEN_POLICY, by="ana")
+        token = Credentials(ledger._engine.store, "default").give("bot", ("agent",), by=Actor("ana"))[1]
+        ledger.stop(by="ana", reason="look")
+        ledger.go(by="ana")
+        ledger.seal()
+        old, events = database.rows("sheets"), database.rows("events")
+        lend_writer_keys(monkeypatch, ledger)
+        assert is_let_in(store_url, tmp_path / "far", token if right == "token" else None, 1)
+        FOLLOWING[right](ledger, token.credential_id)
+        ledger.seal()
+        database.replace("sheets", old)
+        if is_event_gone:
+            database.replace("events", events)
+        assert not is_let_in(store_url, tmp_path / "far", token if right == "token" else None, 2)
+
+
+def is_let_in(url: str, keys: Path, token: Token | None, number: int) -> bool:
+    """Sign in or call, in a process that has exported keys and a folder that remembers nothing."""
+    try:
+        with Ledger.open(url, keys=keys, seal=False) as far:
+            if token is not None:
+                return Identity(far._engine.store)._look(token.tenant, token.credential_id) is not None
+            return bool(far.run(mail(number), lambda effect: "sent") == "sent")
+    except (PolicyRefused, RecordForged, Stopped):
+        return False
 
 
 def test_98_a_tree_that_was_said_to_be_larger_is_not_signed(

@@ -41,7 +41,7 @@ def read_rows(store: Store, tenant: str) -> bool:
     return False
 
 
-def note_waiting(store: Store, tenant: str) -> None:
-    """Have a store know which rights of a tenant wait to be sealed; it looks once."""
+def note_rights(store: Store, tenant: str) -> None:
+    """Have a store know how new each right of a tenant is; it looks once."""
     if isinstance(store.macs, WriterKeys):
-        store.macs.note_waiting(tenant)
+        store.macs.note_rights(tenant)

@@ -12,7 +12,7 @@ from indelible.core.effects.calls import DEFAULT_TENANT, Options, OptionWords, c
 from indelible.core.effects.effect import Actor
 from indelible.core.journal.journal import Signer
 from indelible.core.ports import Clock, Store
-from indelible.engine.authenticating import authenticate_rows, note_waiting
+from indelible.engine.authenticating import authenticate_rows, note_rights
 from indelible.engine.comparing import compare_before_writing
 from indelible.engine.desk import Desk
 from indelible.engine.engine import Engine
@@ -143,7 +143,7 @@ class OpenedDesk(Desk):
             undone.callback(notary.close)
             if not is_remote(store.address):
                 authenticate_rows(store, keys, tenant)
-                note_waiting(store, tenant)
+                note_rights(store, tenant)
                 compare_before_writing(store, keys, signer)
             redaction_key = RedactionKey(store, keys)
             view: EncryptingStore | None = None

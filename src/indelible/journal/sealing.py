@@ -29,8 +29,9 @@ from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verifying.unsealed import Unsealed, is_by_holder, remembered_in, versions_to_keep
+from indelible.core.verifying.unsealed import Unsealed, is_by_holder
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
+from indelible.journal.keys.rights import newest_told
 
 log = logging.getLogger("indelible.journal")
 
@@ -120,7 +121,8 @@ class Sealer:
         """Takes into the tree what waits now. What comes in meanwhile is left to the next seal: it may never end."""
         waiting = self._journal.waiting(self._tenant)  # first: what is taken in between these two is then counted twice
         goal = self._journal.tree(self._tenant).size + waiting
-        examine = None if self._store.macs is None else Unsealed(self._store.macs(self._tenant))
+        macs = None if self._store.macs is None else self._store.macs(self._tenant)
+        examine = None if macs is None else Unsealed(macs)
         while waiting:
             try:
                 tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
@@ -133,8 +135,8 @@ class Sealer:
                 start = tree.size - examine.taken
                 first, last = self._examined
                 self._examined = (first if last.size == start else start, tree)
-            if examine is not None and examine.rights:
-                self._keep_newest(examine.rights)
+            if macs is not None and examine is not None and examine.rights:
+                macs.newest.keep(newest_told(self._store, macs, examine.rights))
             if tree is None or tree.size >= goal:
                 break
         if examine is not None and examine.problems:
@@ -145,21 +147,6 @@ class Sealer:
         named = "; ".join(problems[run_id] for run_id in sorted(problems)[:_MOST_NAMED])
         log.error("%s is not sealed as a whole: %s", self.origin, named)
         _change_stop(self._store, self._tenant, self._stamp, lambda last, at: stop_of_forgery(last, named, at))
-
-    def _keep_newest(self, rights: Sequence[tuple[str, int, str]]) -> None:
-        """Remember the newest versions of the rights and budgets that were taken into the tree."""
-        assert self._store.macs is not None
-        macs = self._store.macs(self._tenant)
-        told = [
-            one
-            for run_id, seq, kind in rights
-            for payload in self._store.payloads(self._tenant, run_id, [seq])
-            if payload.field == kind and macs.is_of_payload(payload)
-            for one in remembered_in(payload)
-        ]
-        filters = (SheetFilter(kind=ref.kind, id=ref.id, limit=1) for ref in {one.ref for one in told})
-        found = [sheet for one in filters for sheet in self._store.sheets(self._tenant, one)]
-        macs.newest.keep(versions_to_keep(told, found))
 
     def record(self, event_type: str, facts: Mapping[str, Any]) -> int:
         """Tells something about the journal in the journal, and gives the event's number in its run."""

@@ -15,9 +15,12 @@ from indelible.core.macs import REMEMBERED, RIGHT_EVENTS, Macs
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.values.canonical import decode
-from indelible.core.verifying.bodies import EffectBody, commits_of, read_effect_body, read_fact_body, unquoted
+from indelible.core.verifying.bodies import EffectBody, FactBody, commits_of, read_effect_body, read_fact_body, unquoted
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Life, check_move
+
+Told = tuple[str, int, str]
+"""Names a value that tells of a right or a budget: run, number of the event, field."""
 
 
 class Unsealed:
@@ -27,8 +30,8 @@ class Unsealed:
         self._macs = macs
         self.problems: dict[str, str] = {}
         """Says for each run that must not be sealed what is wrong, and where."""
-        self.rights: list[tuple[str, int, str]] = []
-        """Names what was told of rights and budgets: run, number of the event, kind."""
+        self.rights: list[Told] = []
+        """Names what was told of rights and budgets."""
         self.taken = 0
         """Counts the events of the last time that nothing is wrong with."""
 
@@ -70,8 +73,7 @@ class Unsealed:
         if fact is None:
             raise Caught("it is no event of version 1")
         self._check_writer(one, fact.type, fact.run, fact.seq)
-        if fact.type in RIGHT_EVENTS:
-            self.rights += [(one.run_id, one.seq, name) for name in fact.commits if name in REMEMBERED]
+        self.rights += _rights_in(one, fact)
 
     def _check_writer(self, one: Waiting, event_type: str, run: str, seq: int) -> None:
         if (unquoted(run), seq) != (one.run_id, one.seq):
@@ -87,6 +89,18 @@ def is_by_holder(macs: Macs, one: Waiting) -> bool:
         return False
     is_here = (unquoted(event.run), int(event.seq)) == (one.run_id, one.seq)
     return is_here and macs.is_of_event(event.type, one.hash.hex(), one.mac)
+
+
+def rights_told(macs: Macs, one: Waiting) -> list[Told] | None:
+    """Name what an event of a run of the ledger's own told of rights; None if no key holder wrote it."""
+    fact = read_fact_body(_text(one))
+    return None if fact is None or not is_by_holder(macs, one) else _rights_in(one, fact)
+
+
+def _rights_in(one: Waiting, fact: FactBody) -> list[Told]:
+    if fact.type not in RIGHT_EVENTS:
+        return []
+    return [(one.run_id, one.seq, name) for name in fact.commits if name in REMEMBERED]
 
 
 class ToldOf(NamedTuple):
@@ -123,12 +137,12 @@ def versions_to_keep(told: Sequence[ToldOf], found: Sequence[Sheet]) -> dict[She
     rows = {sheet.ref: sheet for sheet in found if sheet.body is not None}
     kept = {ref: sheet.version for ref, sheet in rows.items()}
     for one in told:
-        kept[one.ref] = max(kept.get(one.ref, 0), one.version)
+        kept[one.ref] = max(kept.get(one.ref, 0), one.version, 1)  # at least one: its row may be gone
     for ref, row in rows.items():  # where the value does not say it, each later event of the row's run is one more
         places = {(one.run_id, one.seq) for one in told if one.ref == ref}
         later = [seq for run_id, seq in places if row.seq is not None and run_id == row.run_id and seq > row.seq]
         kept[ref] = max(kept[ref], row.version + len(later))
-    return {ref: version for ref, version in kept.items() if version}
+    return kept
 
 
 class _Read(NamedTuple):

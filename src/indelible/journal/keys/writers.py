@@ -17,13 +17,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.macs import KEY_BYTES, Macs, derived_key
 from indelible.core.ports import Begin, Store
-from indelible.core.verifying.unsealed import remembered_in
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
 from indelible.journal.keys.newest import NewestVersions
+from indelible.journal.keys.rights import newest_told, told_of_all, told_of_waiting
 
 log = logging.getLogger("indelible.journal")
 
@@ -32,7 +31,6 @@ _NO_KEYS = "none"
 _FILE = "writers.key"
 _RIGHTS = "rights"
 _VERSION = 1
-_MOST_WAITING = 10_000
 
 
 class WriterKeys:
@@ -73,6 +71,7 @@ class WriterKeys:
 
     def _make(self, tenant: str) -> Macs:
         self._taken.pop(tenant, None)
+        self._noted.discard(tenant)
         if self._ring is not None and not (path := _taken_file(self._ring, tenant)).exists():
             self._taken[tenant] = path
         keys = self._keys_of(tenant)
@@ -83,25 +82,30 @@ class WriterKeys:
             bytes.fromhex(keys["effects"]),
             verify=_verifier(public, seed),
             sign=None if seed is None else _Signing(bytes.fromhex(seed)),
-            newest=NewestVersions(None if self._ring is None else self._ring / _RIGHTS / file_name(tenant)),
+            newest=NewestVersions(self._newest_file(tenant)),
             tell=log.error,
         )
 
-    def note_waiting(self, tenant: str) -> None:
-        """Note once which rights of a tenant wait to be sealed, so that an older row put back gives nothing."""
+    def note_rights(self, tenant: str) -> None:
+        """Note once how new each right of a tenant is, so that an older row put back gives nothing.
+
+        The folder knows what was sealed, so events that wait are read. Without that memory, as on a machine that has
+        exported keys, everything that was told of rights is read.
+
+        Raises:
+            RecordForged: Events that told of rights are gone.
+        """
         if self._store is None or tenant in self._noted:
             return
-        macs = self(tenant)
-        places: dict[str, list[int]] = {}
-        for run_id, seq, _ in self._store.journal.pending(macs.tenant, _MOST_WAITING):
-            if run_id.startswith(OWN_RUNS):
-                places.setdefault(run_id, []).append(seq)
-        for run_id, seqs in places.items():
-            for payload in self._store.payloads(macs.tenant, run_id, seqs):
-                if macs.is_of_payload(payload):
-                    for told in remembered_in(payload):
-                        macs.newest.note(told.ref, told.version)
+        macs, kept = self(tenant), self._newest_file(tenant)
+        is_remembered = self._master is not None and kept is not None and kept.exists()
+        told = told_of_waiting(self._store, macs) if is_remembered else told_of_all(self._store, macs)
+        for ref, version in newest_told(self._store, macs, told).items():
+            macs.newest.note(ref, version)
         self._noted.add(tenant)
+
+    def _newest_file(self, tenant: str) -> Path | None:
+        return None if self._ring is None else self._ring / _RIGHTS / file_name(tenant)
 
     def _keys_of(self, tenant: str) -> dict[str, str]:
         if self._ring is not None and (taken := _taken(self._ring, tenant)) is not None:

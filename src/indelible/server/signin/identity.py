@@ -11,7 +11,7 @@ from indelible.core.people.credentials import Credential, read_token, unknown_to
 from indelible.core.people.standing import Standing
 from indelible.core.ports import Store
 from indelible.core.remote.admitting import Caller
-from indelible.engine.authenticating import authenticate_rows, note_waiting
+from indelible.engine.authenticating import authenticate_rows, note_rights
 from indelible.errors import NotAuthenticated
 from indelible.server.requests.remembering import Remembering
 from indelible.server.signin.credentials import find_credential
@@ -69,7 +69,7 @@ class Identity:
         return caller
 
     def _look(self, tenant: str, credential_id: str) -> _Found | None:
-        note_waiting(self._store, tenant)
+        note_rights(self._store, tenant)
         credential = find_credential(self._store, tenant, credential_id)
         if credential is None:
             return None

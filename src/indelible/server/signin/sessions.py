@@ -11,7 +11,7 @@ from indelible.core.people.person import LONGEST_SESSION, Person, Session, Ticke
 from indelible.core.people.vouching import ProviderRules
 from indelible.core.ports import Store
 from indelible.core.remote.admitting import Caller
-from indelible.engine.authenticating import note_waiting
+from indelible.engine.authenticating import note_rights
 from indelible.server.requests.remembering import Remembering
 from indelible.server.signin.origins import check_session_request, is_private
 from indelible.server.signin.people import People
@@ -66,7 +66,7 @@ class Sessions:
         return SignedIn(caller=caller, person=found.person, session=session, csrf_token=ticket.csrf_token)
 
     def _look(self, tenant: str, place: str) -> _Found | None:
-        note_waiting(self._store, tenant)
+        note_rights(self._store, tenant)
         id_, _, session_id = place.partition(_BETWEEN)
         person = People(self._store, tenant).find(id_)
         if person is None or all(one.id != session_id for one in person.sessions):
