@@ -140,6 +140,10 @@ class Macs:
             )
         return self._sign(message)
 
+    def check_signs(self) -> None:
+        """Raise `KeyUnusable` if this process cannot write of rights: it could not stop effects either."""
+        self._signed(b"")
+
     # Events
 
     def of_event(self, event_type: str, hash_: str) -> bytes:
@@ -322,6 +326,10 @@ class Unchecked(Macs):
         self._why = why
 
     def _mac(self, table: str, content: bytes) -> bytes:
+        raise KeyUnusable(self._why)
+
+    def check_signs(self) -> None:
+        """Raise `KeyUnusable`."""
         raise KeyUnusable(self._why)
 
     def check_effect(self, effect: Effect, mac: bytes | None, args_mac: bytes | None, detail_mac: bytes | None) -> None:

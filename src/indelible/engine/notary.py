@@ -248,9 +248,9 @@ class Notary:
         return parse_note(newest[0]) if newest else None
 
     def seal_with_own_key(self) -> Note | None:
-        """Seal the journal if the key that signs it is here; never make a key. Return the newest head, if any."""
+        """Seal the journal if its key is here, for `verify`: make no key and stop nothing. Return the newest head."""
         if self._has_key() and not is_elsewhere(self._store, self._tenant):
-            return self.sealer().seal()
+            return self.sealer().seal(is_stopping=False)
         return self.newest_head()
 
     def _has_key(self) -> bool:

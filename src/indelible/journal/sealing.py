@@ -20,23 +20,26 @@ from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json, instant
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, Waiting, check_growth
-from indelible.core.journal.merkle import EMPTY_ROOT, consistency_proof, inclusion_proof
-from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, parse_note, parse_vkey
+from indelible.core.journal.merkle import Edge, consistency_proof, inclusion_proof, perfect_subtrees
+from indelible.core.journal.notes import Note, PublicKey, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
 from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_forgery, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
+from indelible.core.macs import Macs
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
-from indelible.core.verifying.unsealed import Unsealed, is_by_holder
-from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
-from indelible.journal.keys.rights import newest_told
+from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.unsealed import Told, Unsealed, is_by_holder
+from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, RecordForged, SignerRefused
+from indelible.journal.keys.rights import newest_told, read_on
 
 log = logging.getLogger("indelible.journal")
 
 _PAGE = 1000
 _MOST_NAMED = 3
+_MORE = 16
 _MOST_LINES = 64  # beside the signatures of witnesses; a note holds 100
 _introducing = threading.Lock()  # of two threads one names the key; of two processes both may, and it means the same
 
@@ -65,8 +68,13 @@ class Sealer:
         self._cosign = cosign
         self._is_moving = is_moving
         self._origin: str | None = None
-        self._examined = (0, Tree(0, EMPTY_ROOT))
-        """Is the tree after our last integration, and from which entry on we examined each on its way into it."""
+        self._edge: Edge | None = None
+        """Is the edge of a tree of which a key holder wrote each entry; None if that is not known of the newest one."""
+        self._told: list[Told] = []
+        """Names what was told of rights and budgets in entries of the tree whose head is not signed yet."""
+        self._has_read_on = False
+        self._newest: tuple[str, Note] | None = None
+        """Is the head whose signature was checked last."""
 
     @property
     def origin(self) -> str:
@@ -83,29 +91,39 @@ class Sealer:
     def _journal(self) -> JournalStore:
         return self._store.journal
 
-    def seal(self) -> Note | None:
+    def seal(self, *, is_stopping: bool = True) -> Note | None:
         """Takes everything that waits into the tree and gives its signed head; None while there are no events.
 
+        Args:
+            is_stopping: Whether all effects are stopped if more was signed than is here.
+
         Raises:
+            KeyUnusable: The keys here cannot sign, or cannot stop effects if a program without keys wrote something.
             SignerRefused: More was signed than is here, or the tenant was moved to another database.
         """
         self._check_is_here()
-        self._introduce_key()
-        self.integrate()
+        if self._store.macs is not None:
+            self._store.macs(self._tenant).check_signs()
+        try:
+            self._introduce_key()
+        finally:  # what waits is examined all the same
+            self.integrate()
         while True:
             tree = self._journal.tree(self._tenant)
             if tree.size == 0:
                 return None
             try:
                 known = self._known_head(tree)
-                if known is not None:
-                    self._check_is_newest(tree)
-                    return known
-                return self._sign(tree)
+                if known is None:
+                    return self._sign(tree)
+                self._check_is_newest(tree)
+                self._keep_rights()
+                return known
             except SignerRefused:
                 # Another process may have taken in more and had that signed while we looked.
                 if self._journal.tree(self._tenant).size == tree.size:
-                    stop_if_set_back(self._store, self._tenant, self._signer, self._stamp)
+                    if is_stopping:
+                        stop_if_set_back(self._store, self._tenant, self._signer, self._stamp)
                     raise
 
     def has_news(self) -> bool:
@@ -121,8 +139,7 @@ class Sealer:
         """Takes into the tree what waits now. What comes in meanwhile is left to the next seal: it may never end."""
         waiting = self._journal.waiting(self._tenant)  # first: what is taken in between these two is then counted twice
         goal = self._journal.tree(self._tenant).size + waiting
-        macs = None if self._store.macs is None else self._store.macs(self._tenant)
-        examine = None if macs is None else Unsealed(macs)
+        examine = None if self._store.macs is None else Unsealed(self._store.macs(self._tenant))
         while waiting:
             try:
                 tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
@@ -132,11 +149,10 @@ class Sealer:
                     "see what was changed: indelible verify. Then restore a backup of the database"
                 ) from problem
             if examine is not None and tree is not None:
-                start = tree.size - examine.taken
-                first, last = self._examined
-                self._examined = (first if last.size == start else start, tree)
-            if macs is not None and examine is not None and examine.rights:
-                macs.newest.keep(newest_told(self._store, macs, examine.rights))
+                self._told += examine.rights
+                start = tree.size - len(examine.leaves)
+                edge = self._edge if start else Edge()
+                self._edge = edge.extended(examine.leaves) if edge is not None and edge.size == start else None
             if tree is None or tree.size >= goal:
                 break
         if examine is not None and examine.problems:
@@ -147,6 +163,22 @@ class Sealer:
         named = "; ".join(problems[run_id] for run_id in sorted(problems)[:_MOST_NAMED])
         log.error("%s is not sealed as a whole: %s", self.origin, named)
         _change_stop(self._store, self._tenant, self._stamp, lambda last, at: stop_of_forgery(last, named, at))
+
+    def _keep_rights(self) -> None:
+        """Remember the newest versions of the rights and budgets that signed entries tell of.
+
+        A process that died may have signed what it did not remember, so each process reads on once.
+        """
+        if self._store.macs is None or (self._has_read_on and not self._told):
+            return
+        macs = self._store.macs(self._tenant)
+        try:
+            read = read_on(self._store, macs, is_sealed=True)
+        except RecordForged as problem:
+            self._stop_for({self._tenant: str(problem)})
+            raise
+        macs.newest.keep({**newest_told(self._store, macs, [*self._told, *read.told]), **read.counts})
+        self._told, self._has_read_on = [], True
 
     def record(self, event_type: str, facts: Mapping[str, Any]) -> int:
         """Tells something about the journal in the journal, and gives the event's number in its run."""
@@ -193,7 +225,7 @@ class Sealer:
         self.integrate()
         tree = self._journal.tree(self._tenant)
         if lost_head(self._store, self._tenant, self._signer) is not None:
-            self._check_writers(tree, 0)
+            self._check_writers(tree, None)
             self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
         self._sign(tree)
         _change_stop(
@@ -238,47 +270,88 @@ class Sealer:
 
     def _is_by_our_keys(self) -> bool:
         kept = self._kept()
-        signers = set() if kept is None else {signature.key_id for signature in kept.signatures}
-        return not signers.isdisjoint(key.id for key in self._signer.keys(self.origin))
+        return kept is not None and any(_is_signed_by(kept, key) for key in self._signer.keys(self.origin))
 
     def _kept(self, size: int | None = None) -> Note | None:
-        """Gives the newest signed head that the store has, or the newest up to a size."""
-        newest = self._journal.heads(self._tenant, 1, size)
-        return parse_note(newest[0]) if newest else None
+        """Gives the newest signed head that the store has, or the newest up to a size.
+
+        A row that no key of this journal signed was put there by another program, and is passed over.
+        """
+        count = 1
+        while found := self._journal.heads(self._tenant, count, size):
+            note = next((note for text in found if (note := self._believed(text)) is not None), None)
+            if note is not None or len(found) < count:
+                return note
+            count *= _MORE
+        return None
+
+    def _believed(self, text: str) -> Note | None:
+        if self._newest is not None and self._newest[0] == text:
+            return self._newest[1]
+        try:
+            note = parse_note(text)
+            parse_head(note.text)
+        except BadNote:
+            return None
+        if not any(_is_signed_by(note, key) for key in self._all_keys()):
+            return None
+        self._newest = (text, note)
+        return note
+
+    def _all_keys(self) -> Iterator[PublicKey]:
+        """Gives the keys that sign now, and those that the journal names."""
+        yield from self._signer.keys(self.origin)
+        for event in self.own_events():
+            if event.type in ("key_registered", "key_rotated"):
+                facts = event.read()["facts"]
+                for name in ("key", "old", "new"):
+                    with suppress(BadNote, KeyError):
+                        yield parse_vkey(facts[name])
 
     def _known_head(self, tree: Tree) -> Note | None:
         """Gives the head of this tree if it is signed already, by every key that should."""
         note = self._kept()
         if note is None or parse_head(note.text) != TreeHead(self.origin, tree.size, tree.root):
             return None
-        signers = {signature.key_id for signature in note.signatures}
-        return note if signers.issuperset(key.id for key in self._signer.keys(self.origin)) else None
+        return note if all(_is_signed_by(note, key) for key in self._signer.keys(self.origin)) else None
 
     def _check_is_newest(self, tree: Tree) -> None:
         """Raise `SignerRefused` if more was signed than the tree whose head is here: it was set back to that head."""
         head = TreeHead(self.origin, tree.size, tree.root)
         check_growth(self._signer.last(self.origin), head, _prover(self._journal, self._tenant, tree))
 
-    def _check_writers(self, tree: Tree, signed: int) -> None:
+    def _check_writers(self, tree: Tree, signed: TreeHead | None) -> None:
         """Refuse a tree with an entry that no key holder wrote, past those that were signed, and stop all effects.
 
-        Events are examined when they are taken into the tree. A program without a key can put one there by itself.
+        Events are examined when they are taken into the tree. A program without a key can put one there by itself, or
+        change one that was examined. So the root is computed from what was examined.
         """
-        if self._store.macs is None:
+        if self._store.macs is None or _is_edge_of(self._edge, tree):
             return
-        first, examined = self._examined
-        end = first if examined == tree else tree.size
-        macs = self._store.macs(self._tenant)
-        for start in range(signed, end, _PAGE):
-            missing = set(range(start, min(start + _PAGE, end)))
-            for entry in self._journal.entries(self._tenant, start, len(missing)):
+        try:
+            self._edge = self._examined(self._store.macs(self._tenant), tree, signed)
+        except (Caught, LookupError, ValueError) as problem:
+            what = problem.flaw.what if isinstance(problem, Caught) else f"the tree cannot be read ({problem})"
+            self._stop_for({self._tenant: what})
+            raise SignerRefused(f"{self.origin}: {what}. Restore a backup of the database") from None
+
+    def _examined(self, macs: Macs, tree: Tree, signed: TreeHead | None) -> Edge:
+        """Return a tree's edge; raise `Caught` unless key holders wrote each entry past those that were signed."""
+        read = node_reader(lambda level, number: self._journal.tile(self._tenant, level, number))
+        size = 0 if signed is None else signed.size
+        edge = Edge(size, [read(*place) for place in perfect_subtrees(0, size)])
+        if signed is not None and edge.root != signed.root:
+            raise Caught("the tree is not what was signed")
+        for start in range(size, tree.size, _PAGE):
+            for entry in self._journal.entries(self._tenant, start, min(_PAGE, tree.size - start)):
                 one = Waiting(entry.run_id, entry.seq, bytes.fromhex(entry.hash), entry.body, entry.mac)
-                if is_by_holder(macs, one):
-                    missing.discard(entry.index)
-            if missing:
-                problem = f"entry {min(missing)} of the tree is gone, or no holder of the ledger's keys wrote it"
-                self._stop_for({self._tenant: problem})
-                raise SignerRefused(f"{self.origin}: {problem}. Restore a backup of the database")
+                if entry.index != edge.size or not is_by_holder(macs, one):
+                    break
+                edge = edge.extended([one.hash])
+        if not _is_edge_of(edge, tree):
+            what = "the tree is not what it was" if edge.size == tree.size else f"entry {edge.size} of the tree is gone"
+            raise Caught(f"{what}, or no holder of the ledger's keys wrote it")
+        return edge
 
     def _check_is_here(self) -> None:
         stop = stop_of(self._store, self._tenant)
@@ -292,11 +365,12 @@ class Sealer:
         self._check_is_here()  # after the tree was read: what is in it then was carried along, so it forks nothing
         head = TreeHead(self.origin, tree.size, tree.root)
         last = self._signer.last(self.origin)
-        self._check_writers(tree, 0 if last is None else last.size)
-        prove = _prover(self._journal, self._tenant, tree)
         if last is None and (kept := self._kept()) is not None:
             # Its memory is gone. What the store has of it is less, and still rules out most accidents.
-            check_growth(parse_head(kept.text), head, prove)
+            last = parse_head(kept.text)
+        prove = _prover(self._journal, self._tenant, tree)
+        check_growth(last, head, prove)
+        self._check_writers(tree, last)
         note = self._signer.sign(head, prove)
         at = self._stamp().at
 
@@ -307,9 +381,21 @@ class Sealer:
             self._journal.keep_head(self._tenant, head, str(merged), at)
 
         keep(note)
+        self._keep_rights()
         if self._cosign is not None:
             self._cosign(note, prove, keep)
         return note
+
+
+def _is_signed_by(note: Note, key: PublicKey) -> bool:
+    try:
+        return note.signed_by(key)
+    except BadNote:
+        return False
+
+
+def _is_edge_of(edge: Edge | None, tree: Tree) -> bool:
+    return edge is not None and (edge.size, edge.root) == (tree.size, tree.root)
 
 
 def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
@@ -448,7 +534,9 @@ def stop_before(store: Store, tenant: str) -> Stop | None:
     if newest is None or len(told) < 2:
         return None
     shown = store.payloads(tenant, STOPS_RUN, [told[-2].seq])
-    body = next((one.value for one in shown if one.field == STOP_REF.kind), None)
+    macs = None if store.macs is None else store.macs(tenant)
+    believed = (one for one in shown if one.field == STOP_REF.kind and (macs is None or macs.is_of_payload(one)))
+    body = next((one.value for one in believed), None)
     return read_stop(Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body))
 
 

@@ -32,14 +32,14 @@ class Unsealed:
         """Says for each run that must not be sealed what is wrong, and where."""
         self.rights: list[Told] = []
         """Names what was told of rights and budgets."""
-        self.taken = 0
-        """Counts the events of the last time that nothing is wrong with."""
+        self.leaves: list[bytes] = []
+        """Holds the hashes of the events of the last time that nothing is wrong with, in their order."""
 
     def __call__(self, waiting: Sequence[Waiting], before: Before) -> set[str]:
         """Examine events, each run's in their order; return the runs that must not be sealed."""
         named: set[str] = set()
         self.rights = []
-        self.taken = 0
+        self.leaves = []
         read = [_read(one) for one in waiting]
         lives = _lives_before(read, before)
         for one in read:
@@ -52,7 +52,7 @@ class Unsealed:
                 self.problems[run_id] = f"event {seq} of run {run_id}: {caught.flaw.what}"
                 named.add(run_id)
             else:
-                self.taken += 1
+                self.leaves.append(one.row.hash)
         return named
 
     def _examine(self, one: _Read, lives: dict[str, Life]) -> None:

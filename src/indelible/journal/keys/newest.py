@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from indelible.core.sheets import SheetRef
-from indelible.errors import KeyUnusable
+from indelible.errors import KeyUnusable, SignerRefused
 from indelible.journal.keys.files import locked, open_private, write_private
 
 _Versions = dict[str, dict[SheetRef, int]]
@@ -29,6 +31,7 @@ class NewestVersions:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._reading = threading.RLock()
         self._seen: _Versions = {}
         self._kept: _Versions = {}
         self._emptied = self._written = 0
@@ -60,7 +63,7 @@ class NewestVersions:
             for ref, version in versions.items():
                 self.note(ref, version)
             return
-        with locked(self._path.parent):
+        with self._writing(self._path):
             self._read_on()
             newer = [(ref, version) for ref, version in versions.items() if version > _of(self._kept, ref)]
             if not newer:
@@ -77,9 +80,20 @@ class NewestVersions:
         """Forget everything: the ledger goes on from an older state, as a person said."""
         self._seen = {}
         if self._path is not None:
-            with locked(self._path.parent):
+            with self._writing(self._path):
                 self._read_on()
                 self._write(self._emptied + 1, self._written + 1, [])
+
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        """Keep other threads and processes from the file; raises `SignerRefused` if it cannot be written."""
+        try:
+            with locked(path.parent), self._reading:  # in this order, so that a reader waits for no other process
+                yield
+        except OSError as problem:
+            raise SignerRefused(
+                f"the newest versions of rights cannot be kept in {path} ({problem}), so nothing is signed; mend that"
+            ) from problem
 
     def _append(self, rows: Iterable[tuple[SheetRef, int]]) -> None:
         assert self._path is not None
@@ -98,16 +112,20 @@ class NewestVersions:
         """Take in what was added to the file."""
         if self._path is None:
             return
+        with self._reading:
+            self._take_in(self._path)
+
+    def _take_in(self, path: Path) -> None:
         try:
-            found = os.stat(self._path)  # noqa: PTH116 - asked for every right that is read
+            found = os.stat(path)  # noqa: PTH116 - asked for every right that is read
         except FileNotFoundError:
             return
         if (found.st_ino, found.st_size, found.st_mtime_ns) == self._mark:
             return
         try:
-            self._read(self._path)
+            self._read(path)
         except (ValueError, TypeError, OSError) as problem:
-            raise KeyUnusable(f"{self._path} cannot be read ({problem}); put it back from your backup") from problem
+            raise KeyUnusable(f"{path} cannot be read ({problem}); put it back from your backup") from problem
 
     def _read(self, path: Path) -> None:
         with open_private(path) as file:

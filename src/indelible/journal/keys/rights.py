@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.events import Event
 from indelible.core.journal.journal import Waiting
 from indelible.core.macs import Known, Macs
 from indelible.core.ports import Store
-from indelible.core.sheets import SheetFilter
+from indelible.core.sheets import SheetFilter, SheetRef
 from indelible.core.verifying.unsealed import Told, remembered_in, rights_told, versions_to_keep
 from indelible.errors import RecordForged
 
-_MOST_WAITING = 10_000
+_READ = "read"
+"""Is the kind of what says how many events of a run were read."""
 _PAGE = 500
 
 
@@ -35,43 +37,44 @@ def newest_told(store: Store, macs: Macs, told: Sequence[Told]) -> Known:
     return versions_to_keep(found, rows)
 
 
-def told_of_waiting(store: Store, macs: Macs) -> list[Told]:
-    """Name what was told of rights in events that wait to be sealed."""
-    places = store.journal.pending(macs.tenant, _MOST_WAITING)
-    events = (
-        event
-        for run_id, seq, _ in sorted(places)
-        if run_id.startswith(OWN_RUNS)
-        for event in store.events(macs.tenant, run_id, seq - 1, 1)
-    )
-    return [one for event in events for one in rights_told(macs, _waiting(event)) or ()]
+class Read(NamedTuple):
+    """Is what the ledger's own runs told of rights since they were looked at last, and how far they were read."""
+
+    told: list[Told]
+    counts: dict[SheetRef, int]
 
 
-def told_of_all(store: Store, macs: Macs) -> list[Told]:
-    """Name all that was ever told of rights; raises `RecordForged` if something of it is gone or forged."""
+def read_on(store: Store, macs: Macs, *, is_sealed: bool) -> Read:
+    """Read on where the memory of newest versions ends; if `is_sealed`, no further than to events that are sealed.
+
+    Raises:
+        RecordForged: Events are gone, or no holder of the ledger's keys wrote them.
+    """
     told: list[Told] = []
+    counts: dict[SheetRef, int] = {}
     for run_id, count, last in store.journal.runs(macs.tenant, OWN_RUNS, _PAGE):
         if not run_id.startswith(OWN_RUNS):
             break
-        hash_ = ""
-        for number, event in enumerate(_events(store, macs.tenant, run_id, count)):
-            found = rights_told(macs, _waiting(event))
-            if event.seq != number or found is None:
+        ref = SheetRef(_READ, run_id)
+        number = macs.newest.version(ref)
+        for event in _events(store, macs.tenant, run_id, number, count):
+            if is_sealed and store.journal.index_of(macs.tenant, run_id, event.seq) is None:
+                break
+            waiting = Waiting(run_id, event.seq, bytes.fromhex(event.hash), event.body, event.mac)
+            found = rights_told(macs, waiting)
+            if event.seq != number or found is None or (event.seq == count - 1 and event.hash != last):
                 raise _forged(run_id)
             told += found
-            hash_ = event.hash
-        if hash_ != last:
+            number += 1
+        if number < count and not is_sealed:
             raise _forged(run_id)
-    return told
+        counts[ref] = number
+    return Read(told, counts)
 
 
-def _events(store: Store, tenant: str, run_id: str, count: int) -> Iterator[Event]:
-    for start in range(0, count, _PAGE):
-        yield from store.events(tenant, run_id, start - 1, min(_PAGE, count - start))
-
-
-def _waiting(event: Event) -> Waiting:
-    return Waiting(event.run_id, event.seq, bytes.fromhex(event.hash), event.body, event.mac)
+def _events(store: Store, tenant: str, run_id: str, start: int, end: int) -> Iterator[Event]:
+    for first in range(start, end, _PAGE):
+        yield from store.events(tenant, run_id, first - 1, min(_PAGE, end - first))
 
 
 def _forged(run_id: str) -> RecordForged:

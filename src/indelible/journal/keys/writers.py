@@ -22,7 +22,7 @@ from indelible.core.ports import Begin, Store
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
 from indelible.journal.keys.newest import NewestVersions
-from indelible.journal.keys.rights import newest_told, told_of_all, told_of_waiting
+from indelible.journal.keys.rights import newest_told, read_on
 
 log = logging.getLogger("indelible.journal")
 
@@ -82,30 +82,24 @@ class WriterKeys:
             bytes.fromhex(keys["effects"]),
             verify=_verifier(public, seed),
             sign=None if seed is None else _Signing(bytes.fromhex(seed)),
-            newest=NewestVersions(self._newest_file(tenant)),
+            newest=NewestVersions(None if self._ring is None else self._ring / _RIGHTS / file_name(tenant)),
             tell=log.error,
         )
 
     def note_rights(self, tenant: str) -> None:
         """Note once how new each right of a tenant is, so that an older row put back gives nothing.
 
-        The folder knows what was sealed, so events that wait are read. Without that memory, as on a machine that has
-        exported keys, everything that was told of rights is read.
+        The folder says how far the record was read. Without it, as on a machine that has exported keys, all is read.
 
         Raises:
             RecordForged: Events that told of rights are gone.
         """
         if self._store is None or tenant in self._noted:
             return
-        macs, kept = self(tenant), self._newest_file(tenant)
-        is_remembered = self._master is not None and kept is not None and kept.exists()
-        told = told_of_waiting(self._store, macs) if is_remembered else told_of_all(self._store, macs)
-        for ref, version in newest_told(self._store, macs, told).items():
+        macs = self(tenant)
+        for ref, version in newest_told(self._store, macs, read_on(self._store, macs, is_sealed=False).told).items():
             macs.newest.note(ref, version)
         self._noted.add(tenant)
-
-    def _newest_file(self, tenant: str) -> Path | None:
-        return None if self._ring is None else self._ring / _RIGHTS / file_name(tenant)
 
     def _keys_of(self, tenant: str) -> dict[str, str]:
         if self._ring is not None and (taken := _taken(self._ring, tenant)) is not None:
