@@ -552,8 +552,8 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
 
 
 _Untold = tuple[type[IndelibleError], ...]
-_AWAY: _Untold = (StoreError, KeyUnusable)
-"""Errors with which the store takes no report, from any caller."""
+_AWAY: _Untold = (StoreError, KeyUnusable, BadCall)
+"""Errors with which the store takes no report, from any caller. After a `BadCall` it may take a shorter one."""
 _AFTER_HANDLER: _Untold = (*_AWAY, NotAuthenticated, NotPermitted)
 """The same after a handler: its credential may have ended meanwhile, and what it did must not be lost with that."""
 
@@ -627,14 +627,15 @@ def _finish(
     try:
         answer: Answer = yield Submit(command, known or effect)
     except untold as problem:
+        standing = "will be in doubt when its lease ends"
+        # A BadCall refuses this report alone: it is too large, or the handler has ended the transaction it belongs to.
+        if isinstance(problem, BadCall) and (yield from _give_up(claim, "in_doubt", problem, mint, untold=untold)):
+            standing = "is in doubt"
         raise ResultNotRecorded(
             f"the handler of {effect.tool} {ended}, but that could not be recorded: {problem}. The effect {effect.id} "
-            "will be in doubt when its lease ends; settle it with what you know",
+            f"{standing}; settle it with what you know",
             value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
         ) from (cause or problem)
-    except BadCall as problem:  # the handler's own transaction cannot take it, and may hold what the handler wrote
-        yield from _give_up(claim, "in_doubt", problem, mint, untold=untold)
-        raise
     if isinstance(answer, NoSuchEffect):
         raise ResultNotRecorded(
             f"the handler of {effect.tool} {ended}, but the effect {effect.id} is not in this ledger: it was begun in "
