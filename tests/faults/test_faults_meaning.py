@@ -37,6 +37,7 @@ from indelible.errors import (
     EffectInDoubt,
     KeyReused,
     LeaseLost,
+    NotAuthenticated,
     ResourceBusy,
     ResultNotRecorded,
 )
@@ -612,3 +613,22 @@ def test_37_a_compensation_whose_report_was_refused_is_told_as_in_doubt(ledger: 
     (told,) = ledger.compensate("r")
     assert len(booking.done) == 1
     assert (told.status, type(told.error)) == ("in_doubt", ResultNotRecorded)
+
+
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("read", "ready"), ("none", "ready")])
+def test_37_a_credential_that_ended_settles_no_outer_call(ledger: Ledger, side_effect: Any, status: str) -> None:
+    """An inner call at a server met a revoked token: a `read` was failed for ever, and a new token did not help."""
+    answers: list[Any] = [NotAuthenticated("revoked"), None]
+
+    def inner(order: str) -> str:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        return f"ordered {order}"
+
+    order = ledger.tool("order", side_effect=side_effect)(inner)
+    with ledger.in_run("r"):
+        with pytest.raises(NotAuthenticated):
+            order("1")
+        assert [effect.status for effect in ledger.effects()] == [status]
+        if status == "ready":
+            assert order("1") == "ordered 1"

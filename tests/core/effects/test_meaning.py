@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import http.client
+import re
 import smtplib
 import socket
 import sys
 import urllib.error
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from indelible.core.effects.calls import HARMLESS, Options, SideEffect, handling_of
 from indelible.core.effects.effect import Status
-from indelible.core.effects.meaning import DOUBTFUL, KNOWN_REFUSALS, Meaning, fate_of, meaning_of
+from indelible.core.effects.meaning import DOUBTFUL, ENDING, KNOWN_REFUSALS, Meaning, fate_of, meaning_of
 from indelible.errors import (
     BadCall,
     EffectCanceled,
@@ -68,6 +70,13 @@ ENDED = [
     *(EffectDenied("x"), EffectCanceled("x"), KeyReused("x"), about(Refused, "eff_2")),
     ExceptionGroup("x", [OSError("y")]),
 ]
+
+
+def test_37_the_errors_that_end_an_inner_call_are_those_that_the_page_lists() -> None:
+    """`NotAuthenticated`, `IllegalMove` and `VoteRefused` ended it too: none of them says what became of the call."""
+    page = (Path(__file__).parents[3] / "docs" / "exceptions.md").read_text()
+    listed = page.partition("Exceptions are those that end it:")[2].partition("After these")[0]
+    assert {kind.__name__ for kind in ENDING} == set(re.findall(r"`(\w+)`", listed))
 
 
 @pytest.mark.parametrize("side_effect", get_args(SideEffect))

@@ -33,17 +33,14 @@ from indelible.errors import (
     EffectDenied,
     EffectErased,
     EffectFailed,
-    IllegalMove,
     IndelibleError,
     KeyReused,
     MayHaveHappened,
-    NotAuthenticated,
     NothingHappened,
     NotPermitted,
     PolicyRefused,
     Refused,
     RepeatRefused,
-    VoteRefused,
 )
 
 if TYPE_CHECKING:
@@ -57,8 +54,8 @@ DOUBTFUL: frozenset[SideEffect] = frozenset({"payment", "external_mutation", "no
 """The classes of which an undeclared exception leaves doubt."""
 
 ENDING: tuple[type[IndelibleError], ...] = (
-    *(BadCall, NotAuthenticated, NotPermitted, KeyReused, RepeatRefused, PolicyRefused, EffectDenied, EffectCanceled),
-    *(EffectCompensated, EffectErased, EffectFailed, IllegalMove, VoteRefused),
+    *(BadCall, NotPermitted, KeyReused, RepeatRefused, PolicyRefused, EffectDenied, EffectCanceled),
+    *(EffectCompensated, EffectErased, EffectFailed),
 )
 """Errors of the ledger after which the call that raised them gets the same answer again: it did not happen, or failed.
 
