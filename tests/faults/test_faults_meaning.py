@@ -632,3 +632,24 @@ def test_37_a_credential_that_ended_settles_no_outer_call(ledger: Ledger, side_e
         assert [effect.status for effect in ledger.effects()] == [status]
         if status == "ready":
             assert order("1") == "ordered 1"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(NothingHappened("not connected"), "ready"), (Refused("over the limit"), "failed")]
+)
+def test_37_an_exception_object_that_is_raised_again_speaks_of_the_call_that_raises_it(
+    ledger: Ledger, error: Exception, status: str
+) -> None:
+    """It spoke of the first call alone, so the second one was in doubt."""
+
+    def refuse(order: str) -> None:
+        raise error
+
+    pay = ledger.tool("pay", side_effect="payment")(refuse)
+    outer = ledger.tool("outer", side_effect="payment")(lambda order: pay(order))
+    with ledger.in_run("r"):
+        for call in (pay, pay, outer):
+            with pytest.raises(type(error)):
+                call(str(len(list(ledger.effects()))))
+    found = [(effect.tool, effect.status) for effect in ledger.effects()]
+    assert sorted(found) == [("outer", "in_doubt"), *[("pay", status)] * 3]
