@@ -26,6 +26,7 @@ from indelible import (
     Retry,
     Succeeded,
     ToolCall,
+    current_effect,
     migrate,
 )
 from indelible.errors import (
@@ -36,7 +37,9 @@ from indelible.errors import (
     EffectInDoubt,
     KeyReused,
     LeaseLost,
+    NotAuthenticated,
     ResourceBusy,
+    ResultNotRecorded,
 )
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.server.gateway_tools import GatewayTool
@@ -569,3 +572,84 @@ def test_37_an_option_of_another_kind_is_refused_before_the_handler_is_entered(l
         FunctionCalls(ledger, {"charge": provider.charge}, run="r", terms={"charge": words})
     assert provider.charged == []
     assert list(ledger.effects()) == []
+
+
+class Booking:
+    """Does its deed, and its transaction can take no report of that, for its handler has ended it."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def book(self, order: str) -> str:
+        running = current_effect()
+        assert running is not None
+        with running.transaction() as connection:
+            connection.execute("ROLLBACK")
+            self.done.append(order)
+        return f"booked {order}"
+
+
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("read", "ready"), ("none", "ready")])
+def test_37_a_call_in_doubt_because_its_report_was_refused_settles_no_outer_one(
+    ledger: Ledger, side_effect: Any, status: str
+) -> None:
+    """It raised a `BadCall`, "nothing was recorded", so the outer call was failed for ever."""
+    booking = Booking()
+    book = ledger.tool("book", side_effect="payment")(booking.book)
+    order = ledger.tool("order", side_effect=side_effect)(lambda order: book(order))
+    with ledger.in_run("r"), pytest.raises(ResultNotRecorded) as told:
+        order("1")
+    assert (booking.done, told.value.value) == (["1"], "booked 1")
+    assert isinstance(told.value.__cause__, BadCall)
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {"book": "in_doubt", "order": status}
+
+
+def test_37_a_compensation_whose_report_was_refused_is_told_as_in_doubt(ledger: Ledger) -> None:
+    booking = Booking()
+    words: Any = {"side_effect": "payment", "compensate": lambda effect: booking.book(effect.id)}
+    charge = ledger.tool("charge", **words)(Provider().charge)
+    with ledger.in_run("r"):
+        charge("1")
+    (told,) = ledger.compensate("r")
+    assert len(booking.done) == 1
+    assert (told.status, type(told.error)) == ("in_doubt", ResultNotRecorded)
+
+
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("read", "ready"), ("none", "ready")])
+def test_37_a_credential_that_ended_settles_no_outer_call(ledger: Ledger, side_effect: Any, status: str) -> None:
+    """An inner call at a server met a revoked token: a `read` was failed for ever, and a new token did not help."""
+    answers: list[Any] = [NotAuthenticated("revoked"), None]
+
+    def inner(order: str) -> str:
+        if (answer := answers.pop(0)) is not None:
+            raise answer
+        return f"ordered {order}"
+
+    order = ledger.tool("order", side_effect=side_effect)(inner)
+    with ledger.in_run("r"):
+        with pytest.raises(NotAuthenticated):
+            order("1")
+        assert [effect.status for effect in ledger.effects()] == [status]
+        if status == "ready":
+            assert order("1") == "ordered 1"
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(NothingHappened("not connected"), "ready"), (Refused("over the limit"), "failed")]
+)
+def test_37_an_exception_object_that_is_raised_again_speaks_of_the_call_that_raises_it(
+    ledger: Ledger, error: Exception, status: str
+) -> None:
+    """It spoke of the first call alone, so the second one was in doubt."""
+
+    def refuse(order: str) -> None:
+        raise error
+
+    pay = ledger.tool("pay", side_effect="payment")(refuse)
+    outer = ledger.tool("outer", side_effect="payment")(lambda order: pay(order))
+    with ledger.in_run("r"):
+        for call in (pay, pay, outer):
+            with pytest.raises(type(error)):
+                call(str(len(list(ledger.effects()))))
+    found = [(effect.tool, effect.status) for effect in ledger.effects()]
+    assert sorted(found) == [("outer", "in_doubt"), *[("pay", status)] * 3]

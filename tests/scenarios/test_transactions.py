@@ -500,6 +500,6 @@ def test_05_statements_that_a_handler_left_unrun_are_not_passed_over(tmp_path: P
     url = f"sqlite:///{tmp_path}/ledger.db"
     migrate(url)
     with Ledger.open(url) as ledger:
-        with pytest.raises(BadCall):
+        with pytest.raises(ResultNotRecorded):
             ledger.run(charge(), add, side_effect="write")
         assert [effect.status for effect in ledger.effects()] == ["in_doubt"]

@@ -21,7 +21,7 @@ import httpx2
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
-from indelible import Actor, Failed, Ledger, NothingHappened, ToolCall, migrate
+from indelible import Actor, Failed, Ledger, NothingHappened, ToolCall, current_effect, migrate
 from indelible.core.commands import Relinquish
 from indelible.core.effects import walk
 from indelible.core.effects.identity import digest_of
@@ -85,6 +85,15 @@ async def end_all_later(how: str) -> None:
 def lose(order: str) -> None:
     CALLS.append({"order": order})
     raise ConnectionResetError("the answer was lost")
+
+
+def roll_back(order: str) -> str:
+    running = current_effect()
+    assert running is not None
+    with running.transaction() as connection:
+        connection.execute("ROLLBACK")
+        CALLS.append({"order": order})
+    return f"booked {order}"
 
 
 async def take_long(**args: Any) -> None:
@@ -233,6 +242,9 @@ python = "tests.server.test_gateway:end_all_later"
 
 [tools."books.loses"]
 python = "tests.server.test_gateway:lose"
+
+[tools."books.rolled_back"]
+python = "tests.server.test_gateway:roll_back"
 
 [tools."books.long"]
 python = "tests.server.test_gateway:take_long"
@@ -728,6 +740,14 @@ def test_37_a_function_whose_doubt_cannot_be_written_may_have_happened(
     monkeypatch.setattr(kind, "apply", apply)
     answer = place.post("books.loses", {"order": "1"})
     assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, "effect-in-doubt")
+    assert CALLS == [{"order": "1"}]
+
+
+def test_37_a_function_whose_report_is_refused_may_have_happened(place: Place) -> None:
+    """The answer was 400 "The request is wrong", for a call that is in doubt."""
+    for told in ("result-not-recorded", "effect-in-doubt"):
+        answer = place.post("books.rolled_back", {"order": "1"})
+        assert (answer.status_code, answer.json()["type"].rpartition("/")[2]) == (409, told)
     assert CALLS == [{"order": "1"}]
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import http.client
+import pickle
+import re
 import smtplib
 import socket
 import sys
 import urllib.error
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from indelible.core.effects.calls import HARMLESS, Options, SideEffect, handling_of
 from indelible.core.effects.effect import Status
-from indelible.core.effects.meaning import DOUBTFUL, KNOWN_REFUSALS, Meaning, fate_of, meaning_of
+from indelible.core.effects.meaning import DOUBTFUL, ENDING, KNOWN_REFUSALS, Meaning, fate_of, meaning_of, moment
 from indelible.errors import (
     BadCall,
     EffectCanceled,
@@ -68,6 +71,13 @@ ENDED = [
     *(EffectDenied("x"), EffectCanceled("x"), KeyReused("x"), about(Refused, "eff_2")),
     ExceptionGroup("x", [OSError("y")]),
 ]
+
+
+def test_37_the_errors_that_end_an_inner_call_are_those_that_the_page_lists() -> None:
+    """`NotAuthenticated`, `IllegalMove` and `VoteRefused` ended it too: none of them says what became of the call."""
+    page = (Path(__file__).parents[3] / "docs" / "exceptions.md").read_text()
+    listed = page.partition("Exceptions are those that end it:")[2].partition("After these")[0]
+    assert {kind.__name__ for kind in ENDING} == set(re.findall(r"`(\w+)`", listed))
 
 
 @pytest.mark.parametrize("side_effect", get_args(SideEffect))
@@ -206,3 +216,32 @@ def test_37_only_what_the_record_says_is_known_of_a_call_that_was_entered(status
 
 def test_37_a_call_that_was_entered_may_have_happened_if_the_ledger_cannot_be_asked() -> None:
     assert fate_of(None) == "in_doubt"
+
+
+def test_37_an_exception_object_of_before_this_attempt_is_raised_anew() -> None:
+    paying, writing = (handling_of(Options(side_effect=side_effect)) for side_effect in ("payment", "write"))
+    again, lost = NothingHappened("x"), TimeoutError("lost")
+    assert meaning_of(again, paying, "eff_1") == "nothing"
+    assert meaning_of(lost, paying, "eff_1") == "in_doubt"
+    for effect_id in ("eff_2", "eff_3"):
+        since = moment()
+        assert meaning_of(again, paying, effect_id, since=since) == "nothing"
+        assert meaning_of(lost, writing, effect_id, since=since) == "failed"
+        assert meaning_of(lost, writing, "eff_outer", since=since) == "failed", "it has failed inside too"
+        assert meaning_of(again, paying, "eff_outer", since=since) == "in_doubt", "it came out of a call inside"
+    since = moment()
+    assert meaning_of(lost, paying, "eff_4", since=since) == "in_doubt"
+    assert meaning_of(lost, writing, "eff_outer", since=since) == "in_doubt"
+
+
+def test_37_an_exception_of_another_process_is_never_taken_for_an_older_one() -> None:
+    again, paying = NothingHappened("x"), handling_of(Options(side_effect="payment"))
+    assert meaning_of(again, paying, "eff_1") == "nothing"
+    assert meaning_of(pickle.loads(pickle.dumps(again)), paying, "eff_2", since=moment()) == "in_doubt"
+
+
+@pytest.mark.parametrize("error", [NothingHappened("x"), Refused("x"), KeyError("x")])
+def test_37_what_leaves_the_doubt_of_an_attempt_before_leaves_it_in_the_outer_call_too(error: Exception) -> None:
+    words = handling_of(Options(side_effect="payment", failed_on=KeyError))
+    assert meaning_of(error, words, "eff_2", is_doubted=True) == "in_doubt"
+    assert meant(error) == meant(error, side_effect="write") == "in_doubt"

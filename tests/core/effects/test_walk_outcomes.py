@@ -27,6 +27,7 @@ from indelible.errors import (
     Refused,
     ResultNotRecorded,
     StoreUnavailable,
+    TooLarge,
 )
 from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, play, reason_of, run
 from tests.core.making import REF, CountingMint, claim_of, effect, prepared
@@ -340,11 +341,22 @@ def test_even_a_stop_iteration_is_raised_as_itself() -> None:
     assert played.error is error
 
 
-def test_an_outcome_that_the_handlers_transaction_cannot_take_leaves_doubt() -> None:
-    ended = BadCall("the handler ended its transaction")
-    played = run(CLAIMED, Returned("booked"), ended, MOVED)
-    assert played.error is ended
-    assert played.commands[-1].status == "in_doubt"
+@pytest.mark.parametrize("refused", [BadCall("the handler ended its transaction"), TooLarge("2 MB", limit=1, size=2)])
+def test_37_a_report_that_is_refused_leaves_doubt_and_hands_the_value_over(refused: BadCall) -> None:
+    """It was raised as it is, a `BadCall`: the caller heard that nothing was recorded, and the value was lost."""
+    returned = run(CLAIMED, Returned("booked"), refused, MOVED)
+    assert isinstance(returned.error, ResultNotRecorded)
+    assert (returned.error.value, returned.error.__cause__) == ("booked", refused)
+    assert " is in doubt; settle it" in str(returned.error)
+    assert returned.commands[-1].status == "in_doubt"
+    declined = run(CLAIMED, Raised(Refused("declined")), refused, MOVED).error
+    assert isinstance(declined, ResultNotRecorded)
+    assert (declined.value, type(declined.__cause__)) == ("declined", Refused)
+    unmarked = run(CLAIMED, Returned("booked"), refused, refused).error
+    assert isinstance(unmarked, ResultNotRecorded)
+    assert "will be in doubt when its lease ends" in str(unmarked)
+    cut = OSError("cut")
+    assert run(CLAIMED, Raised(cut), refused).error is cut, "what the handler raised is not hidden"
 
 
 def test_a_store_that_fails_while_asking_is_told_as_it_is() -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
 from indelible.core.effects.calls import HARMLESS, Handling, SideEffect
@@ -33,17 +34,14 @@ from indelible.errors import (
     EffectDenied,
     EffectErased,
     EffectFailed,
-    IllegalMove,
     IndelibleError,
     KeyReused,
     MayHaveHappened,
-    NotAuthenticated,
     NothingHappened,
     NotPermitted,
     PolicyRefused,
     Refused,
     RepeatRefused,
-    VoteRefused,
 )
 
 if TYPE_CHECKING:
@@ -57,8 +55,8 @@ DOUBTFUL: frozenset[SideEffect] = frozenset({"payment", "external_mutation", "no
 """The classes of which an undeclared exception leaves doubt."""
 
 ENDING: tuple[type[IndelibleError], ...] = (
-    *(BadCall, NotAuthenticated, NotPermitted, KeyReused, RepeatRefused, PolicyRefused, EffectDenied, EffectCanceled),
-    *(EffectCompensated, EffectErased, EffectFailed, IllegalMove, VoteRefused),
+    *(BadCall, NotPermitted, KeyReused, RepeatRefused, PolicyRefused, EffectDenied, EffectCanceled),
+    *(EffectCompensated, EffectErased, EffectFailed),
 )
 """Errors of the ledger after which the call that raised them gets the same answer again: it did not happen, or failed.
 
@@ -77,6 +75,21 @@ KNOWN_REFUSALS: frozenset[tuple[SideEffect, str, str]] = frozenset(
 )
 
 
+_moments = count(1)
+
+
+class Moment(int):
+    """Orders what happens in this process. In another one, to which it is carried, it is later than all there."""
+
+    def __reduce__(self) -> tuple[type[float], tuple[str]]:
+        return float, ("inf",)
+
+
+def moment() -> Moment:
+    """Return a moment that is later than all before it in this process."""
+    return Moment(next(_moments))
+
+
 def meaning_of(
     error: BaseException,
     handling: Handling,
@@ -84,6 +97,8 @@ def meaning_of(
     *,
     has_sent: bool = True,
     is_interruption: bool = False,
+    is_doubted: bool = False,
+    since: int = 0,
 ) -> Meaning:
     """Return what an exception of a handler means for its effect.
 
@@ -93,30 +108,35 @@ def meaning_of(
         effect_id: The effect whose handler raised it.
         has_sent: False only if this attempt entered no `effect.sending()` and our transports wrote no byte.
         is_interruption: True if the handler was cancelled or ran out of time.
+        is_doubted: True if an earlier attempt may have happened: what this one raises leaves that doubt.
+        since: A moment before the handler was entered. What an exception object said of calls before that is over.
     """
-    meaning = _meaning(error, handling, effect_id, has_sent=has_sent, is_interruption=is_interruption)
-    if meaning != "failed" and not hasattr(error, "left_open_in"):
-        with suppress(AttributeError, TypeError):  # so that an outer call, which it passes through, knows
-            error.left_open_in = effect_id  # type: ignore[attr-defined]
+    meaning = _meaning(error, handling, effect_id, since, has_sent=has_sent, is_interruption=is_interruption)
+    if is_doubted:
+        meaning = "in_doubt"
+    with suppress(AttributeError, TypeError):  # so that an outer call, which it passes through, knows
+        if _left_open_in(error, since) is None:
+            error.left_open_in = None if meaning == "failed" else effect_id  # type: ignore[attr-defined]
+        error.passed_at = moment()  # type: ignore[attr-defined]
     return meaning
 
 
 def _meaning(
-    error: BaseException, handling: Handling, effect_id: str, *, has_sent: bool, is_interruption: bool
+    error: BaseException, handling: Handling, effect_id: str, since: int, *, has_sent: bool, is_interruption: bool
 ) -> Meaning:
-    if isinstance(error, NothingHappened) and is_about(error, effect_id):
+    if isinstance(error, NothingHappened) and is_about(error, effect_id, since):
         return "nothing"
     if is_interruption or isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
         return "in_doubt"
     if isinstance(error, handling.nothing_on):
         return "nothing"
-    if _is_refusal(error, handling, effect_id):
+    if _is_refusal(error, handling, effect_id, since):
         return "failed"
     if handling.marks_sending and not has_sent:
         return "nothing"
     if handling.side_effect in DOUBTFUL:
         return "in_doubt"
-    if _leaves_open(error, effect_id):
+    if _leaves_open(error, effect_id, since):
         return "nothing" if handling.side_effect in HARMLESS else "in_doubt"
     return "failed"
 
@@ -130,32 +150,47 @@ def fate_of(effect: Effect | None) -> Fate:
     return "in_doubt" if effect is None else _FATES.get(effect.status, "in_doubt")
 
 
-def _leaves_open(error: BaseException, effect_id: str) -> bool:
+def _leaves_open(error: BaseException, effect_id: str, since: int) -> bool:
     """Say whether an exception is of another call, which the handler made, and that call has not ended for good."""
     if isinstance(error, BaseExceptionGroup):
-        return any(_leaves_open(one, effect_id) for one in error.exceptions)
+        return any(_leaves_open(one, effect_id, since) for one in error.exceptions)
     if isinstance(error, NothingHappened):
-        return not is_about(error, effect_id)
-    if getattr(error, "left_open_in", effect_id) != effect_id:
+        return not is_about(error, effect_id, since)
+    if (_left_open_in(error, since) or effect_id) != effect_id:
         return True  # the inner call raised what its handler raised, and is in doubt
     return isinstance(error, IndelibleError) and not isinstance(error, ENDING)
 
 
-def is_about(error: BaseException, effect_id: str) -> bool:
-    """Say whether an exception is about this effect, and not about one that the handler itself called."""
-    about = getattr(error, "effect_id", None) or effect_id
+def _left_open_in(error: BaseException, since: int) -> str | None:
+    return None if _is_of_before(error, since) else getattr(error, "left_open_in", None)
+
+
+def _is_of_before(error: BaseException, since: int) -> bool:
+    """Say whether an exception object was raised through a call before this moment, and through none after it."""
+    return bool(getattr(error, "passed_at", since) < since)
+
+
+def is_about(error: BaseException, effect_id: str, since: int = 0) -> bool:
+    """Say whether an exception is about this effect, and not about one that the handler itself called.
+
+    Args:
+        error: The exception.
+        effect_id: The effect.
+        since: A moment before the handler or the probe was entered.
+    """
+    about = effect_id if _is_of_before(error, since) else getattr(error, "effect_id", None) or effect_id
     with suppress(AttributeError, TypeError):  # one that takes no attribute is believed
         error.effect_id = about  # type: ignore[attr-defined]
     return bool(about == effect_id)
 
 
-def _is_refusal(error: Exception, handling: Handling, effect_id: str) -> bool:
+def _is_refusal(error: Exception, handling: Handling, effect_id: str, since: int) -> bool:
     if isinstance(error, Refused):
-        return is_about(error, effect_id)
+        return is_about(error, effect_id, since)
     if isinstance(error, handling.failed_on):
         return True
     if is_known_refusal(error, handling.side_effect):
-        return is_about(error, effect_id)
+        return is_about(error, effect_id, since)
     if handling.refused is None:
         return False
     try:

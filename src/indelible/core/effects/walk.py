@@ -60,7 +60,7 @@ from indelible.core.effects.compensations import compensated, compensation_ref, 
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.from_arguments import derived_from
 from indelible.core.effects.identity import naming_of, repeat_of, resource_json, without
-from indelible.core.effects.meaning import Meaning, is_about, meaning_of
+from indelible.core.effects.meaning import Meaning, is_about, meaning_of, moment
 from indelible.core.effects.outcomes import error_json, note_on, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
 from indelible.core.effects.requests import (
@@ -516,6 +516,7 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     """
     # Its policy, or the call that opened it, may have named a stronger class than this caller does.
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
+    since = moment()
     report: Returned | Raised = yield Invoke(claim, handling, screen, prepared.added)
     if isinstance(report, Returned):
         most = prepared.max_result_bytes
@@ -526,14 +527,15 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     if not report.was_entered:
         yield from finish_with_error(claim, error, meaning, mint, screen, _AFTER_HANDLER)
         return report
-    if not is_doubted:
-        meaning = meaning_of(
-            error,
-            handling,
-            claim.effect.id,
-            has_sent=report.has_sent,
-            is_interruption=is_interruption,
-        )
+    meaning = meaning_of(
+        error,
+        handling,
+        claim.effect.id,
+        has_sent=report.has_sent,
+        is_interruption=is_interruption,
+        is_doubted=is_doubted,
+        since=since,
+    )
     pause = None if report.is_canceled else _pause_after(error, entries, handling)
     if pause is not None and meaning == "failed":
         meaning = "nothing"  # it has not failed for good
@@ -552,8 +554,8 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
 
 
 _Untold = tuple[type[IndelibleError], ...]
-_AWAY: _Untold = (StoreError, KeyUnusable)
-"""Errors with which the store takes no report, from any caller."""
+_AWAY: _Untold = (StoreError, KeyUnusable, BadCall)
+"""Errors with which the store takes no report, from any caller. After a `BadCall` it may take a shorter one."""
 _AFTER_HANDLER: _Untold = (*_AWAY, NotAuthenticated, NotPermitted)
 """The same after a handler: its credential may have ended meanwhile, and what it did must not be lost with that."""
 
@@ -627,14 +629,15 @@ def _finish(
     try:
         answer: Answer = yield Submit(command, known or effect)
     except untold as problem:
+        standing = "will be in doubt when its lease ends"
+        # A BadCall refuses this report alone: it is too large, or the handler has ended the transaction it belongs to.
+        if isinstance(problem, BadCall) and (yield from _give_up(claim, "in_doubt", problem, mint, untold=untold)):
+            standing = "is in doubt"
         raise ResultNotRecorded(
             f"the handler of {effect.tool} {ended}, but that could not be recorded: {problem}. The effect {effect.id} "
-            "will be in doubt when its lease ends; settle it with what you know",
+            f"{standing}; settle it with what you know",
             value=outcome.value if isinstance(outcome, Succeeded) else outcome.error,
         ) from (cause or problem)
-    except BadCall as problem:  # the handler's own transaction cannot take it, and may hold what the handler wrote
-        yield from _give_up(claim, "in_doubt", problem, mint, untold=untold)
-        raise
     if isinstance(answer, NoSuchEffect):
         raise ResultNotRecorded(
             f"the handler of {effect.tool} {ended}, but the effect {effect.id} is not in this ledger: it was begun in "
@@ -690,12 +693,13 @@ def probe(
     effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint, screen: Screen | None = None
 ) -> Generator[Request, Any, Effect]:
     """Asks the tool's probe about an effect in doubt, and settles it if the probe knows."""
+    since = moment()
     report: Returned | Raised = yield Probe(effect, reconcile)
     actor = Actor(f"probe of {effect.tool}", "system")
     if isinstance(report, Raised):
         if report.is_interruption:
             raise report.error
-        if isinstance(report.error, NothingHappened) and is_about(report.error, effect.id):
+        if isinstance(report.error, NothingHappened) and is_about(report.error, effect.id, since):
             reason = encode(safe_text(f"the probe says that nothing happened: {said_by(report.error)}", screen))
             reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
             return (yield from _take(reopening, effect))
