@@ -121,6 +121,16 @@ def tells(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolM
     return ToolMessage("no such folder", tool_call_id=tool_call_id, status="error")
 
 
+def commands(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+    """Save."""
+    return Command(update={"messages": [tells(order, tool_call_id)]})
+
+
+def listed_commands(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+    """Save."""
+    return [commands(order, tool_call_id)]
+
+
 @pytest.mark.parametrize(
     ("terms", "status"),
     [
@@ -130,11 +140,11 @@ def tells(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolM
     ],
 )
 @pytest.mark.parametrize("shell", ["blocking", "awaited"])
-@pytest.mark.parametrize("function", [refuses, tells])
+@pytest.mark.parametrize("function", [refuses, tells, commands, listed_commands])
 def test_37_an_error_that_a_tool_tells_by_langchain_s_own_means_is_the_tool_s(
     ledger: Ledger, function: Any, shell: str, terms: Any, status: str
 ) -> None:
-    """`handle_tool_error` makes a message of a `ToolException`, and a tool may return such a message itself."""
+    """`handle_tool_error` makes a message of a `ToolException`. A tool may return one itself, or in a command."""
     one = StructuredTool.from_function(function, name="save", handle_tool_error=True)
     behind = LedgerMiddleware(ledger, terms={"save": terms}, on_error="tell", model_turns=False)
     graph: Any = create_agent(Scripted(responses=asked("save")), [one], middleware=[behind])
@@ -142,6 +152,23 @@ def test_37_an_error_that_a_tool_tells_by_langchain_s_own_means_is_the_tool_s(
     result = run({"messages": [("user", "go")]}, THREAD)
     (effect,) = ledger.effects(tool="save")
     assert (effect.status, "__interrupt__" in result) == (status, status == "in_doubt")
+    assert status == "in_doubt" or result["messages"][-2].content == "no such folder"
+
+
+def test_37_an_error_of_another_call_in_a_command_is_not_the_tool_s(ledger: Ledger) -> None:
+    """A tool that writes the history hands over the messages of other calls too."""
+
+    def saves(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Save."""
+        old = ToolMessage("no such folder", tool_call_id="call_Old", status="error")
+        return Command(update={"seen": [old], "messages": [ToolMessage("saved", tool_call_id=tool_call_id)]})
+
+    one = StructuredTool.from_function(saves, name="save")
+    graph: Any = create_agent(
+        Scripted(responses=asked("save")), [one], middleware=[LedgerMiddleware(ledger, model_turns=False)]
+    )
+    graph.invoke({"messages": [("user", "go")]}, THREAD)
+    assert [effect.status for effect in ledger.effects(tool="save")] == ["succeeded"]
 
 
 PDF = b"%PDF-1.7\n%\xe2\xe3"
