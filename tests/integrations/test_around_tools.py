@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -49,6 +50,10 @@ def ledger(store_url: str) -> Iterator[Ledger]:
         yield opened
 
 
+class Order(BaseModel):
+    order: str
+
+
 @tool(response_format="content_and_artifact")
 def no_artifact(order: str) -> Any:
     """Return a text, where LangChain wants a text and an artifact."""
@@ -68,6 +73,26 @@ def pay(order: str) -> str:
     """Pay."""
     done.append(order)
     return "paid"
+
+
+@functools.lru_cache(maxsize=0)
+def cached(order: str) -> Any:
+    """Return a text, where LangChain wants a text and an artifact."""
+    done.append(order)
+    return "paid"
+
+
+@functools.lru_cache(maxsize=0)
+def cached_refusal(order: str) -> Any:
+    """Refuse."""
+    raise ValueError("declined")
+
+
+# What calls these is not written in Python.
+remembers, remembers_refusal = (
+    StructuredTool.from_function(one, args_schema=Order, response_format="content_and_artifact")
+    for one in (cached, cached_refusal)
+)
 
 
 class Refusing(BaseModel):
@@ -94,7 +119,9 @@ def asked(name: str) -> list[BaseMessage]:
 
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("shell", ["blocking", "awaited"])
-@pytest.mark.parametrize("one", [no_artifact, no_message, pay, declined])
+@pytest.mark.parametrize(
+    "one", [no_artifact, no_message, pay, declined, remembers, remembers_refusal], ids=lambda one: one.name
+)
 def test_37_what_langchain_raises_after_a_tool_returned_leaves_doubt(
     ledger: Ledger, one: Any, shell: str, terms: Any
 ) -> None:
@@ -102,13 +129,14 @@ def test_37_what_langchain_raises_after_a_tool_returned_leaves_doubt(
     graph: Any = create_agent(model, [one], middleware=[LedgerMiddleware(ledger, **terms, model_turns=False)])
     config: Any = {**THREAD, "callbacks": [Tracer()] if one is pay else []}
     run = graph.invoke if shell == "blocking" else lambda *args: asyncio.run(graph.ainvoke(*args))
-    if one is declined:
+    is_refused = one in (declined, remembers_refusal)
+    if is_refused:
         with pytest.raises(ValueError, match="declined"):
             run({"messages": [("user", "go")]}, config)
     else:
         assert run({"messages": [("user", "go")]}, config)["__interrupt__"][0].value["type"] == "indelible.in_doubt"
     (effect,) = ledger.effects(tool=one.name)
-    assert (effect.status, len(done)) == (("failed", 0) if one is declined else ("in_doubt", 1))
+    assert (effect.status, len(done)) == (("failed", 0) if is_refused else ("in_doubt", 1))
 
 
 def refuses(order: str) -> str:
