@@ -365,3 +365,41 @@ def test_37_a_tool_that_raised_while_the_store_went_away_may_have_happened(
     said = [{"id": "call_Xy", "type": "function", "function": {"name": "lose", "arguments": '{"order": "1"}'}}]
     answered = loop.answer(said) if shell == "blocking" else asyncio.run(loop.answer_async(said))
     assert ([one.tool for one in answered.waiting], done) == (["lose"], ["1"])
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), AssertionError(), ValueError("")])
+@pytest.mark.parametrize("by", ["loop", "langchain"])
+def test_37_a_failure_without_words_is_told_as_a_failure(ledger: Ledger, by: str, error: Exception) -> None:
+    """An empty text reads like a success, so the model hears that the tool failed: at once, and on each repeat."""
+
+    def save(order: str) -> str:
+        """Save."""
+        done.append(order)
+        raise error
+
+    terms: Any = {"save": {"side_effect": "write"}}
+    if by == "loop":
+        loop = FunctionCalls(ledger, {"save": save}, run="order-1", terms=terms)
+        call = {"type": "function_call", "name": "save", "arguments": '{"order": "1"}'}
+        told = [loop.answer([{**call, "call_id": one}]).messages[0] for one in ("call_Xa", "call_Xb")]
+        said = [message["output"] for message in told]
+    else:
+        behind = LedgerMiddleware(ledger, terms=terms, on_error="tell", model_turns=False)
+        turns = [calls(("save", {"order": "1"}, one)) for one in ("call_Xa", "call_Xb")]
+        model = Scripted(responses=[*turns, AIMessage(content="done")])
+        graph: Any = create_agent(model, [StructuredTool.from_function(save)], middleware=[behind])
+        messages = graph.invoke({"messages": [("user", "go")]}, THREAD)["messages"]
+        said = [message.content for message in messages if isinstance(message, ToolMessage)]
+    assert said == ["the tool failed and said nothing"] * 2
+    assert (done, [effect.status for effect in ledger.effects()]) == (["1"], ["failed"])
+
+
+def test_37_a_call_whose_result_could_not_be_recorded_is_told_as_in_doubt(ledger: Ledger) -> None:
+    def save(order: str) -> str:
+        """Save."""
+        ledger.close()
+        return "saved"
+
+    call = {"type": "function_call", "call_id": "call_Xyz", "name": "save", "arguments": '{"order": "1"}'}
+    (waits,) = FunctionCalls(ledger, {"save": save}, run="order-1", side_effect="payment").answer([call]).waiting
+    assert waits.told.startswith("save may have happened")
