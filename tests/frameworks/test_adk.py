@@ -179,7 +179,7 @@ def test_a_lost_answer_leaves_doubt_and_the_app_stops(ledger: Ledger) -> None:
     (effect,) = ledger.effects()
     assert effect.status == "in_doubt"
     assert told == {"error": TEXTS["in_doubt"].format(tool="pay", effect=effect.id)}
-    assert app.waiting() == [], "it waits for a person, and for no approval"
+    assert app.waiting() == [effect.id], "it waits for a person, and for no approval"
     ledger.settle(effect, Succeeded("paid"), by="ana", evidence="the statement")
     again = Played(ledger, call, tools=[pay], side_effect="payment").resume()
     assert again == [{"result": "paid"}], "the resumed call is the same one: no note"
@@ -393,3 +393,27 @@ def test_94_calls_of_two_messages_that_wait_are_resumed_one_invocation_after_the
     ledger.approve(first, digest=first.digest, by="ana")
     played.resume()
     assert sorted(DONE) == ["o1 5", "o2 5"]
+
+
+def test_94_a_call_in_doubt_waits_until_it_is_settled_and_holds_up_no_other_one(ledger: Ledger) -> None:
+    """A program resumes the app until nothing is asked, or all that is asked waits for a person."""
+
+    def lose(order: str) -> str:
+        """Loses the line."""
+        raise MayHaveHappened("the line was cut")
+
+    terms: Any = {"charge": {"approval": "required"}, "lose": {"side_effect": "payment"}}
+    words: Any = {"tools": [lose, charge], "terms": terms}
+    Played(ledger, turns=[[called("lose", "c1", order="o1")]], **words).begin()
+    Played(ledger, turns=[[called("charge", "c2", order="o2", amount=5)]], **words).once_more()
+    decide(ledger)
+    played = Played(ledger, turns=[SAYS_DONE], **words)
+    assert played.waiting() == []
+    played.resume()
+    assert DONE == ["o2 5"]
+    (effect,) = ledger.effects(status="in_doubt")
+    assert played.waiting() == [effect.id]
+    ledger.settle(effect, Succeeded("paid"), by="ana", evidence="the statement")
+    assert played.waiting() == []
+    assert played.resume() == [{"result": "paid"}]
+    assert played.waiting() is None

@@ -330,6 +330,49 @@ def test_53_a_hook_that_invokes_the_agent_once_more_stays_in_the_turn(ledger: Le
     assert agent("once more").stop_reason == ("interrupt" if side_effect == "payment" else "end_turn")
 
 
+class DyingModel(FullModel):
+    """Says one turn after the other; then its process is killed."""
+
+    async def stream(self, *said: Any, **words: Any) -> Any:
+        if not self._turns:
+            os.kill(os.getpid(), signal.SIGKILL)
+        async for event in super().stream(*said, **words):
+            yield event
+
+
+@pytest.mark.parametrize("side_effect", ["notification", "payment"])
+def test_53_a_process_that_died_in_a_later_pass_of_a_turn_is_resumed_in_it(
+    ledger: Ledger, tmp_path: Any, side_effect: str
+) -> None:
+    """What a hook says for the next pass stands last in the session, where the user's message stood."""
+
+    def looping(behind: Ledger, turns: Any) -> Agent:
+        verdicts = iter([False])
+        return Agent(
+            model=DyingModel(turns),
+            tools=[charge],
+            session_manager=FileSessionManager("order-123", storage_dir="sessions"),
+            plugins=[
+                GoalLoop(goal=lambda *_: next(verdicts, True), max_attempts=2),
+                LedgerPlugin(behind, side_effect=side_effect),
+            ],
+            callback_handler=None,
+        )
+
+    first, again, later = charges(3)
+    if (pid := os.fork()) == 0:
+        with Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as own:
+            looping(own, [first, SAYS_DONE])("charge")
+        os._exit(1)
+    assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+    agent = looping(ledger, [again, SAYS_DONE, SAYS_DONE, later, SAYS_DONE])
+    assert agent().stop_reason == "end_turn"
+    assert len(ledger.effects()) == 1
+    assert DONE == [], "the process that died has charged"
+    assert agent("once more").stop_reason == ("interrupt" if side_effect == "payment" else "end_turn")
+    assert len({effect.turn for effect in ledger.effects()}) == 2, "what the user says next is a turn of its own"
+
+
 @pytest.mark.parametrize(("turn", "mails"), [(None, 2), ("message-7", 1), (lambda: "message-7", 1)])
 def test_53_the_turn_of_a_swarm_can_be_named(ledger: Ledger, turn: Any, mails: int) -> None:
     def hands_to(whom: str, number: int) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -49,6 +50,10 @@ def ledger(store_url: str) -> Iterator[Ledger]:
         yield opened
 
 
+class Order(BaseModel):
+    order: str
+
+
 @tool(response_format="content_and_artifact")
 def no_artifact(order: str) -> Any:
     """Return a text, where LangChain wants a text and an artifact."""
@@ -68,6 +73,26 @@ def pay(order: str) -> str:
     """Pay."""
     done.append(order)
     return "paid"
+
+
+@functools.lru_cache(maxsize=0)
+def cached(order: str) -> Any:
+    """Return a text, where LangChain wants a text and an artifact."""
+    done.append(order)
+    return "paid"
+
+
+@functools.lru_cache(maxsize=0)
+def cached_refusal(order: str) -> Any:
+    """Refuse."""
+    raise ValueError("declined")
+
+
+# What calls these is not written in Python.
+remembers, remembers_refusal = (
+    StructuredTool.from_function(one, args_schema=Order, response_format="content_and_artifact")
+    for one in (cached, cached_refusal)
+)
 
 
 class Refusing(BaseModel):
@@ -94,7 +119,9 @@ def asked(name: str) -> list[BaseMessage]:
 
 @pytest.mark.parametrize("terms", TERMS)
 @pytest.mark.parametrize("shell", ["blocking", "awaited"])
-@pytest.mark.parametrize("one", [no_artifact, no_message, pay, declined])
+@pytest.mark.parametrize(
+    "one", [no_artifact, no_message, pay, declined, remembers, remembers_refusal], ids=lambda one: one.name
+)
 def test_37_what_langchain_raises_after_a_tool_returned_leaves_doubt(
     ledger: Ledger, one: Any, shell: str, terms: Any
 ) -> None:
@@ -102,13 +129,14 @@ def test_37_what_langchain_raises_after_a_tool_returned_leaves_doubt(
     graph: Any = create_agent(model, [one], middleware=[LedgerMiddleware(ledger, **terms, model_turns=False)])
     config: Any = {**THREAD, "callbacks": [Tracer()] if one is pay else []}
     run = graph.invoke if shell == "blocking" else lambda *args: asyncio.run(graph.ainvoke(*args))
-    if one is declined:
+    is_refused = one in (declined, remembers_refusal)
+    if is_refused:
         with pytest.raises(ValueError, match="declined"):
             run({"messages": [("user", "go")]}, config)
     else:
         assert run({"messages": [("user", "go")]}, config)["__interrupt__"][0].value["type"] == "indelible.in_doubt"
     (effect,) = ledger.effects(tool=one.name)
-    assert (effect.status, len(done)) == (("failed", 0) if one is declined else ("in_doubt", 1))
+    assert (effect.status, len(done)) == (("failed", 0) if is_refused else ("in_doubt", 1))
 
 
 def refuses(order: str) -> str:
@@ -121,6 +149,16 @@ def tells(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolM
     return ToolMessage("no such folder", tool_call_id=tool_call_id, status="error")
 
 
+def commands(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+    """Save."""
+    return Command(update={"messages": [tells(order, tool_call_id)]})
+
+
+def listed_commands(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+    """Save."""
+    return [commands(order, tool_call_id)]
+
+
 @pytest.mark.parametrize(
     ("terms", "status"),
     [
@@ -130,11 +168,11 @@ def tells(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> ToolM
     ],
 )
 @pytest.mark.parametrize("shell", ["blocking", "awaited"])
-@pytest.mark.parametrize("function", [refuses, tells])
+@pytest.mark.parametrize("function", [refuses, tells, commands, listed_commands])
 def test_37_an_error_that_a_tool_tells_by_langchain_s_own_means_is_the_tool_s(
     ledger: Ledger, function: Any, shell: str, terms: Any, status: str
 ) -> None:
-    """`handle_tool_error` makes a message of a `ToolException`, and a tool may return such a message itself."""
+    """`handle_tool_error` makes a message of a `ToolException`. A tool may return one itself, or in a command."""
     one = StructuredTool.from_function(function, name="save", handle_tool_error=True)
     behind = LedgerMiddleware(ledger, terms={"save": terms}, on_error="tell", model_turns=False)
     graph: Any = create_agent(Scripted(responses=asked("save")), [one], middleware=[behind])
@@ -142,6 +180,23 @@ def test_37_an_error_that_a_tool_tells_by_langchain_s_own_means_is_the_tool_s(
     result = run({"messages": [("user", "go")]}, THREAD)
     (effect,) = ledger.effects(tool="save")
     assert (effect.status, "__interrupt__" in result) == (status, status == "in_doubt")
+    assert status == "in_doubt" or result["messages"][-2].content == "no such folder"
+
+
+def test_37_an_error_of_another_call_in_a_command_is_not_the_tool_s(ledger: Ledger) -> None:
+    """A tool that writes the history hands over the messages of other calls too."""
+
+    def saves(order: str, tool_call_id: Annotated[str, InjectedToolCallId]) -> Any:
+        """Save."""
+        old = ToolMessage("no such folder", tool_call_id="call_Old", status="error")
+        return Command(update={"seen": [old], "messages": [ToolMessage("saved", tool_call_id=tool_call_id)]})
+
+    one = StructuredTool.from_function(saves, name="save")
+    graph: Any = create_agent(
+        Scripted(responses=asked("save")), [one], middleware=[LedgerMiddleware(ledger, model_turns=False)]
+    )
+    graph.invoke({"messages": [("user", "go")]}, THREAD)
+    assert [effect.status for effect in ledger.effects(tool="save")] == ["succeeded"]
 
 
 PDF = b"%PDF-1.7\n%\xe2\xe3"
@@ -310,3 +365,41 @@ def test_37_a_tool_that_raised_while_the_store_went_away_may_have_happened(
     said = [{"id": "call_Xy", "type": "function", "function": {"name": "lose", "arguments": '{"order": "1"}'}}]
     answered = loop.answer(said) if shell == "blocking" else asyncio.run(loop.answer_async(said))
     assert ([one.tool for one in answered.waiting], done) == (["lose"], ["1"])
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), AssertionError(), ValueError("")])
+@pytest.mark.parametrize("by", ["loop", "langchain"])
+def test_37_a_failure_without_words_is_told_as_a_failure(ledger: Ledger, by: str, error: Exception) -> None:
+    """An empty text reads like a success, so the model hears that the tool failed: at once, and on each repeat."""
+
+    def save(order: str) -> str:
+        """Save."""
+        done.append(order)
+        raise error
+
+    terms: Any = {"save": {"side_effect": "write"}}
+    if by == "loop":
+        loop = FunctionCalls(ledger, {"save": save}, run="order-1", terms=terms)
+        call = {"type": "function_call", "name": "save", "arguments": '{"order": "1"}'}
+        told = [loop.answer([{**call, "call_id": one}]).messages[0] for one in ("call_Xa", "call_Xb")]
+        said = [message["output"] for message in told]
+    else:
+        behind = LedgerMiddleware(ledger, terms=terms, on_error="tell", model_turns=False)
+        turns = [calls(("save", {"order": "1"}, one)) for one in ("call_Xa", "call_Xb")]
+        model = Scripted(responses=[*turns, AIMessage(content="done")])
+        graph: Any = create_agent(model, [StructuredTool.from_function(save)], middleware=[behind])
+        messages = graph.invoke({"messages": [("user", "go")]}, THREAD)["messages"]
+        said = [message.content for message in messages if isinstance(message, ToolMessage)]
+    assert said == ["the tool failed and said nothing"] * 2
+    assert (done, [effect.status for effect in ledger.effects()]) == (["1"], ["failed"])
+
+
+def test_37_a_call_whose_result_could_not_be_recorded_is_told_as_in_doubt(ledger: Ledger) -> None:
+    def save(order: str) -> str:
+        """Save."""
+        ledger.close()
+        return "saved"
+
+    call = {"type": "function_call", "call_id": "call_Xyz", "name": "save", "arguments": '{"order": "1"}'}
+    (waits,) = FunctionCalls(ledger, {"save": save}, run="order-1", side_effect="payment").answer([call]).waiting
+    assert waits.told.startswith("save may have happened")

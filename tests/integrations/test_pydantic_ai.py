@@ -32,6 +32,7 @@ from pydantic_ai.tools import ToolApproved, ToolDenied
 from indelible import AsyncLedger, Succeeded, migrate
 from indelible.errors import EffectInDoubt
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.pydantic_ai_durability import LedgerDurability
 
 pytestmark = pytest.mark.anyio
 
@@ -198,8 +199,11 @@ async def test_53_a_turn_stays_the_same_when_its_messages_are_stored(store_url: 
     assert till.charged == [5]
 
 
+@pytest.mark.parametrize("is_durable", [False, True])
 @pytest.mark.parametrize("kept", [1, 3, 4, 5])
-async def test_53_a_history_processor_that_leaves_messages_out_begins_no_turn(store_url: str, kept: int) -> None:
+async def test_53_a_history_processor_that_leaves_messages_out_begins_no_turn(
+    store_url: str, kept: int, is_durable: bool
+) -> None:
     """Each step of a run sees another number of prompts, and the calls of the run are those of one turn."""
     till, chats = Till(), [ModelRequest(parts=[UserPromptPart(f"chat {number}")]) for number in range(3)]
     history = [message for chat in chats for message in (chat, ModelResponse(parts=[TextPart("ok")]))]
@@ -207,10 +211,71 @@ async def test_53_a_history_processor_that_leaves_messages_out_begins_no_turn(st
     turns = iter([*said, TextPart("done")])
     migrate(store_url)
     async with AsyncLedger.open(store_url) as ledger:
-        agent = agent_of(ledger, till, side_effect="notification", model_turns=False)
-        agent.model = FunctionModel(lambda messages, info: ModelResponse(parts=[next(turns)]))
+        model = FunctionModel(lambda messages, info: ModelResponse(parts=[next(turns)]))
+        behind = LedgerDurability if is_durable else LedgerCapability
+        gate = behind(ledger, side_effect="notification")
+        agent: Agent[None, Any] = Agent(model, name="billing", tools=[Tool(till.charge)], capabilities=[gate])
         keep = ProcessHistory(lambda messages: messages[-kept:])
         await agent.run("go", message_history=history, conversation_id="order-1", capabilities=[keep])
+    assert till.charged == [5]
+
+
+@pytest.mark.parametrize("priority", ["asap", "when_idle"])
+@pytest.mark.parametrize("sent", [1, 2])
+@pytest.mark.parametrize("is_bare", [False, True])
+async def test_53_a_message_that_is_sent_to_a_run_begins_no_turn(
+    store_url: str, priority: Any, sent: int, is_bare: bool
+) -> None:
+    """It stands in the history like a prompt. Each resume sees it, also after the framework has merged messages."""
+    till, mail = Till(), ToolCallPart("charge", {"money": {"amount": 5}})
+    wires = [ToolCallPart("wire", {"order": one}, tool_call_id=f"w{one}") for one in (1, 2)]
+    turns = iter([[mail], [TextPart("fine")], [mail, wires[0]], [mail, wires[1]], [mail], [TextPart("done")]])
+
+    def wire(order: int) -> str:
+        """Wires."""
+        return "wired"
+
+    terms: dict[str, Any] = {"charge": {"side_effect": "notification"}, "wire": {"approval": "required"}}
+    migrate(store_url)
+    async with AsyncLedger.open(store_url) as ledger:
+        agent = agent_of(ledger, till, terms=terms, model_turns=False)
+        agent.model = FunctionModel(lambda messages, info: ModelResponse(parts=next(turns)))
+        agent.tool_plain(wire)
+        async with agent.iter("go", conversation_id="order-1") as run:
+            if is_bare:  # before the model is asked for the first time
+                run.enqueue("stock is low", priority=priority)
+            async for node in run:
+                if Agent.is_call_tools_node(node) and isinstance(node.model_response.parts[0], TextPart):
+                    for number in range(sent):
+                        run.enqueue(f"note {number}", priority=priority)
+        result: Any = run.result
+        for wired in wires:
+            (asked,) = result.output.approvals
+            assert asked.tool_call_id == wired.tool_call_id
+            question = result.output.metadata[asked.tool_call_id]
+            await ledger.approve(question["approval"], digest=question["digest"], by="ana")
+            history = ModelMessagesTypeAdapter.validate_json(result.all_messages_json())
+            answers = result.output.build_results(approve_all=True)
+            result = await agent.run(message_history=history, conversation_id="order-1", deferred_tool_results=answers)
+        assert result.output == "done"
+        assert len({effect.turn for effect in await ledger.effects()}) == 1
+    assert till.charged == [5]
+
+
+async def test_53_an_agent_that_is_resumed_with_the_last_messages_alone_is_in_the_same_turn(store_url: str) -> None:
+    till, turns = Till(), [ToolCallPart("charge", {"money": {"amount": 5}}, tool_call_id=one) for one in ("c1", "c2")]
+    said: Any = iter([TextPart("ok"), *turns, TextPart("done")])
+    migrate(store_url)
+    async with AsyncLedger.open(store_url) as ledger:
+        agent = agent_of(ledger, till, side_effect="notification", model_turns=False)
+        agent.model = FunctionModel(lambda messages, info: ModelResponse(parts=[next(said)]))
+        before = (await agent.run("hello", conversation_id="order-1")).all_messages()
+        async with agent.iter("go", message_history=before, conversation_id="order-1") as run:
+            async for node in run:
+                if Agent.is_model_request_node(node) and till.charged:
+                    break
+            history = [*run.ctx.state.message_history, node.request]
+        await agent.run(message_history=history[2:], conversation_id="order-1")
     assert till.charged == [5]
 
 

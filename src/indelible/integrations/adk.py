@@ -86,7 +86,10 @@ _sent: ContextVar[_Sent | None] = ContextVar("indelible_adk_sent", default=None)
 
 
 class Answer(NamedTuple):
-    """Is what an app is resumed with: a message, the invocation that asked, and the approvals that still wait."""
+    """Is what an app is resumed with: a message, the invocation that asked, and what still waits for a person.
+
+    `waiting` holds the ids of approvals that are pending, and of effects that are in doubt.
+    """
 
     message: types.Content
     invocation_id: str
@@ -220,7 +223,7 @@ class LedgerPlugin(WatchingPlugin):
     async def answer(self, session: Session) -> Answer | None:
         """Answer what one invocation of a session asked for the ledger, so that its app looks again.
 
-        ADK resumes one invocation at a time. Those in which every approver has decided come first.
+        ADK resumes one invocation at a time. Those in which nothing waits for a person come first.
 
         Returns:
             What to resume the app with; None if nothing is asked.
@@ -232,13 +235,21 @@ class LedgerPlugin(WatchingPlugin):
         return min(answers, key=lambda answer: bool(answer.waiting), default=None)
 
     async def _answer(self, asked: Sequence[Question]) -> Answer:
-        found = [await self._ledger.get_approval(one.payload["approval"]) for one in asked if "approval" in one.payload]
-        waiting = [approval.id for approval in found if approval is not None and approval.status == "pending"]
+        waiting = [open_ for one in asked if (open_ := await self._waits_for(one.payload)) is not None]
         parts = [
             types.Part(function_response=types.FunctionResponse(id=one.id, name=one.name, response={"confirmed": True}))
             for one in asked
         ]
         return Answer(types.Content(role="user", parts=parts), asked[0].invocation_id, waiting)
+
+    async def _waits_for(self, asked: Mapping[str, Any]) -> str | None:
+        """Return the id of what a person still has to decide or to settle; None if the app can go on."""
+        approval, effect = asked.get("approval"), asked.get("effect")
+        if approval is not None:
+            about = await self._ledger.get_approval(approval)
+            return None if about is None or about.status != "pending" else about.id
+        doubted = None if effect is None else await self._ledger.get_effect(effect)
+        return None if doubted is None or doubted.status != "in_doubt" else doubted.id
 
 
 class _Gate:

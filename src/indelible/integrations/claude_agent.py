@@ -48,7 +48,7 @@ from indelible.integrations.claude_words import cut, decided, may_run, was_done
 from indelible.integrations.entries import Entry
 from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError, text_in
-from indelible.integrations.telling import heard_of, waits
+from indelible.integrations.telling import SAID_NOTHING, heard_of, waits
 from indelible.integrations.terms import Named, Terms, hash_of, is_same
 
 Hook = Callable[[Any, str | None, Any], Awaitable[dict[str, Any]]]
@@ -404,7 +404,7 @@ def _refusal(text: str) -> Result:
 
 def _text_of(result: Mapping[str, Any]) -> str:
     said = [block.get("text") for block in result.get("content") or () if isinstance(block, Mapping)]
-    return "\n".join(text for text in said if isinstance(text, str)) or "the tool failed and said nothing"
+    return "\n".join(text for text in said if isinstance(text, str)) or SAID_NOTHING
 
 
 def _schema_of(tool: SdkMcpTool[Any]) -> str:

@@ -185,7 +185,8 @@ class _Entry(Entry):
 
     def told_of(self, refusal: Exception, error: Exception) -> _Told | Waiting:
         """Return what becomes of a call without a value, or raise."""
-        heard = heard_of(refusal, self.call.tool)
+        is_lost = isinstance(refusal, ResultNotRecorded)
+        heard = heard_of(EffectInDoubt(str(refusal)) if is_lost else refusal, self.call.tool)
         match refusal:
             case ApprovalPending() | EffectInDoubt() | ResultNotRecorded() | StillRunning():
                 asked = question_of(refusal, self.elsewhere) if isinstance(refusal, ApprovalPending) else None

@@ -42,7 +42,7 @@ from indelible.integrations.hosted import hosted_in
 from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, is_raised_after, live_in
 from indelible.integrations.langgraph_nodes import pauses_of
 from indelible.integrations.langgraph_pauses import Task
-from indelible.integrations.langgraph_values import Given, kept, replayed
+from indelible.integrations.langgraph_values import Given, error_told, kept, replayed
 from indelible.integrations.models import read_by
 from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.telling import heard_of, with_note
@@ -204,7 +204,7 @@ class ToolGate:
         """Return what the graph gives the tool beside the model's arguments now, as it is recorded."""
         return injected_in(request, self._terms.unbound(request.tool_call["name"]))
 
-    def heard(self, refusal: Exception, error: Exception, entry: _Entry) -> ToolMessage | Vote:
+    def heard(self, refusal: Exception, error: Exception, entry: _Entry) -> Given | Vote:
         """Return what the model is told, or a vote to cast; else raise or pause.
 
         If the tool raised, `error` is that, and `refusal` is what the record says of it.
@@ -381,8 +381,8 @@ class _Entry(Entry):
         self._request = request
         self._execute = execute
         self._live: list[Given] = []
-        self.said: ToolMessage | None = None
-        """The message that the framework made of what the tool raised."""
+        self.said: Given | None = None
+        """The error that the tool told, or the message that the framework made of what the tool raised."""
         self._supplied = named.injected.keys()
         self.bubble: GraphBubbleUp | None = None
         self.entered: str | None = None
@@ -434,12 +434,12 @@ class _Entry(Entry):
 
     def _check(self, given: Given | ParentCommand, noted: _Noted, effect: RunningEffect) -> None:
         """Raise the error that a message tells: what a node made the message of, or the tool's own word."""
-        if not isinstance(given, ToolMessage) or given.status != "error":
+        if isinstance(given, ParentCommand) or (told := error_told(given, self.call.call_id)) is None:
             return
         self.said = given
         if isinstance(noted.error, Exception):
             self._tell_apart(noted.error, effect)
-        raise noted.error or ToolError(given.text)
+        raise noted.error or ToolError(told.text)
 
     def _handed_up(self, bubble: GraphBubbleUp, effect: RunningEffect) -> ParentCommand:
         """Return what a tool hands over to a graph above: it has ended. One that pauses has not.

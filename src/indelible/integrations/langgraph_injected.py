@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import traceback
 from collections.abc import Callable, Container, Iterable, Mapping
-from types import CodeType
+from types import FrameType
 from typing import Any
 
 from langchain_core.messages import BaseMessage
@@ -158,22 +157,21 @@ def _functions_of(tool: BaseTool) -> list[Callable[..., Any]]:
 
 
 def is_raised_after(error: BaseException, tool: BaseTool) -> bool:
-    """Say whether LangChain raised an error itself, after the function of a tool had returned.
+    """Say whether LangChain raised an error itself, after the tool had returned.
 
-    What the function raises has the function in its traceback. What LangChain raises before has one of `_BEFORE`.
+    What the tool raises has in its traceback the method that calls the tool's function, whatever kind of function it
+    is. What LangChain raises before has one of `_BEFORE`.
     """
-    codes = [_code_of(function) for function in _functions_of(tool)]
-    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
-    is_told = None in codes or any(code in codes or code.co_name in _BEFORE for code in frames)
-    return not is_told
+    codes = [getattr(inspect.unwrap(method), "__code__", None) for method in (tool._run, tool._arun)]
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    is_told = any(frame.f_code in codes and _self_of(frame) is tool for frame in frames)
+    return not is_told and not any(frame.f_code.co_name in _BEFORE for frame in frames)
 
 
-def _code_of(function: Callable[..., Any]) -> CodeType | None:
-    """Return the code that runs first when a function is called; None if it is not written in Python."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    written: Any = function if hasattr(function, "__code__") else vars(type(function)).get("__call__")
-    return getattr(written, "__code__", None)
+def _self_of(method: FrameType) -> Any:
+    """Return the object that a method is called on: its first parameter."""
+    names = method.f_code.co_varnames
+    return method.f_locals.get(names[0]) if names else None
 
 
 def _state(state: Any) -> Any:

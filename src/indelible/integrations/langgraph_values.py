@@ -7,7 +7,7 @@ that have such a member are wrapped, so that nothing a tool returns is ever take
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -83,6 +83,27 @@ def replayed(recorded: Any, was: str | None, now: str | None, note: str | None =
     """
     given: Given = _readdressed(revived(recorded), was, now, note)
     return given
+
+
+def error_told(given: Given, call_id: str | None) -> ToolMessage | None:
+    """Return the message by which a tool tells an error: what it returned, or one to this call inside of that."""
+    told = (one for one in _tool_messages(given) if one.status == "error")
+    return next((one for one in told if one is given or one.tool_call_id == call_id), None)
+
+
+def _tool_messages(value: Any) -> Iterator[ToolMessage]:
+    match value:
+        case ToolMessage():
+            yield value
+        case Command():
+            yield from _tool_messages(value.update)
+        case Mapping():
+            yield from _tool_messages(list(value.values()))
+        case list() | tuple():
+            for part in value:
+                yield from _tool_messages(part)
+        case _:  # it holds no message
+            pass
 
 
 def _readdressed(value: Any, was: str | None, now: str | None, note: str | None) -> Any:

@@ -61,7 +61,7 @@ def given(recorded: Any, note: str | None) -> types.CallToolResult:
 def text_of(result: types.CallToolResult) -> str:
     """Gives what a result says in words."""
     said = [block.text for block in result.content if isinstance(block, types.TextContent)]
-    return "\n".join(said) or "the tool failed and said nothing"
+    return "\n".join(said) or telling.SAID_NOTHING
 
 
 def tool_error(text: str) -> types.CallToolResult:

@@ -60,7 +60,7 @@ from indelible.integrations.openai_agents_ways import NAME, entered_by, name_of,
 from indelible.integrations.pauses import Pauses
 from indelible.integrations.results import ToolError, as_json, plain, text_in
 from indelible.integrations.results import ToolFailed as ToolFailed
-from indelible.integrations.telling import error_in, heard_of, heard_of_answer, with_note
+from indelible.integrations.telling import SAID_NOTHING, error_in, heard_of, heard_of_answer, with_note
 from indelible.integrations.terms import Named, Terms, hash_of, is_same, question_about, turn_of
 from indelible.integrations.ways import Watch
 
@@ -620,7 +620,7 @@ class _Heard:
         result = await self._server.call_tool(*args, **words)
         if result_is_error(result):
             said = [block.text for block in result.content if block.type == "text"]
-            self.error = "\n".join(said) or "the tool failed and said nothing"
+            self.error = "\n".join(said) or SAID_NOTHING
         return result
 
 

@@ -18,7 +18,7 @@ import hashlib
 import json
 import traceback
 from abc import ABC
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -95,6 +95,8 @@ _CHANGED = object()
 _THEIRS = ("pydantic_ai.", "indelible.")
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _MOST_RUNS = 10_000
+_TURN = "indelible_turn"
+"""The name of the turn in the metadata of a model's response."""
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
 
 
@@ -144,7 +146,20 @@ class LedgerCapability(AbstractCapability[Any]):
             messages.append(ModelRequest(parts=[UserPromptPart(prompt)]))
         if len(self._turns) >= _MOST_RUNS:
             del self._turns[next(iter(self._turns))]
-        self._turns[ctx.run_id] = turn_of(list(_prompts(messages)))
+        self._turns[ctx.run_id] = _turn_in(messages)
+
+    def keep_turn(self, ctx: RunContext[Any], response: ModelResponse) -> ModelResponse:
+        """Return a model's response that says its turn, so that an agent that is resumed with it is in the same one."""
+        turn = self._turns.get(ctx.run_id)
+        if turn is not None:
+            response.metadata = {**(response.metadata or {}), _TURN: turn}
+        return response
+
+    def _turn_of(self, ctx: RunContext[Any]) -> str | None:
+        """Return the turn of a call: the one of the model's response that makes it."""
+        last = next((one for one in reversed(ctx.messages) if isinstance(one, ModelResponse)), None)
+        kept = None if last is None else _kept_turn(last)
+        return kept or (self._turns[ctx.run_id] if ctx.run_id in self._turns else _turn_in(ctx.messages))
 
     async def wrap_tool_execute(
         self, ctx: RunContext[Any], *, call: ToolCallPart, tool_def: ToolDefinition, args: Any, handler: Any
@@ -188,7 +203,7 @@ class LedgerCapability(AbstractCapability[Any]):
             call_id=call.tool_call_id,
             schema=_schema_of(tool),
             ordinal=ordinal_of(call.tool_call_id, _spoken(ctx)) if self._terms.counts(call.tool_name) else None,
-            turn=self._turns[ctx.run_id] if ctx.run_id in self._turns else turn_of(list(_prompts(ctx.messages))),
+            turn=self._turn_of(ctx),
         )
         return self._terms.call(named)
 
@@ -250,13 +265,12 @@ class LedgerCapability(AbstractCapability[Any]):
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
         note_unguarded(self._watch, ctx, request_context)
         if not self._keeps_turns:
-            response: ModelResponse = await handler(request_context)
-            return response
+            return self.keep_turn(ctx, await handler(request_context))
         turn = _Turn(request_context, handler)
         args = {"asks": turn.asks, "step": len(request_context.messages), **_who_asks(ctx, request_context)}
         call = ModelTurn(args=args, run_id=self.run_of(ctx))
         try:
-            return turn.given(await self._ledger.run(call, turn.enter, **TURN))
+            return self.keep_turn(ctx, turn.given(await self._ledger.run(call, turn.enter, **TURN)))
         except NothingHappened as nothing:
             raise turn.error or nothing from None
 
@@ -715,16 +729,37 @@ def _again(failed: Exception) -> Exception:
     return ToolFailed(said) if failed.error_type in (ToolFailed.__name__, ToolFailedError.__name__) else failed
 
 
-def _prompts(messages: Iterable[ModelMessage]) -> Iterator[Any]:
-    """Yield what the user said in each message, as JSON that a stored message still has when it is read back.
+def _turn_in(messages: Sequence[ModelMessage]) -> str | None:
+    """Name the turn that messages end in: as their last response says, unless the user said something since then."""
+    responses = [place for place, one in enumerate(messages) if isinstance(one, ModelResponse)]
+    prompts = list(_prompts(messages))
+    kept = _kept_turn(messages[responses[-1]]) if responses else None
+    if kept is not None and (not prompts or prompts[-1][0] < responses[-1]):
+        return kept
+    return turn_of([said for _, said in prompts])
 
-    What a tool sends beside its result is no message of the user's.
+
+def _kept_turn(response: ModelMessage) -> str | None:
+    turn = (response.metadata or {}).get(_TURN)
+    return turn if isinstance(turn, str) else None
+
+
+def _prompts(messages: Iterable[ModelMessage]) -> Iterator[tuple[int, Any]]:
+    """Yield the place of each message of the user's, and what it says, as JSON that a stored message still has.
+
+    What a tool sends beside its result is no message of the user's, nor is what is sent to a run that has begun.
     """
-    for message in messages:
-        if isinstance(message, ModelRequest) and not any(isinstance(part, ToolReturnPart) for part in message.parts):
+    runs: set[str] = set()
+    for place, message in enumerate(messages):
+        is_sent_later = message.run_id in runs
+        if message.run_id is not None:
+            runs.add(message.run_id)
+        if not isinstance(message, ModelRequest) or is_sent_later:
+            continue
+        if not any(isinstance(part, ToolReturnPart) for part in message.parts):
             said = [part for part in message.parts if isinstance(part, UserPromptPart)]
             (dumped,) = ModelMessagesTypeAdapter.dump_python([ModelRequest(parts=said)], mode="json")
-            yield from (part["content"] for part in dumped["parts"])
+            yield from ((place, part["content"]) for part in dumped["parts"])
 
 
 def _spoken(ctx: RunContext[Any]) -> Iterator[Spoken]:

@@ -113,6 +113,10 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
         """Gives what puts model turns, and what capabilities do, behind the ledger."""
         return _Backend(self)
 
+    async def before_run(self, ctx: RunContext[Any]) -> None:
+        """Name the turn, which stays the same while the agent is resumed."""
+        await self._gate.before_run(ctx)
+
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
         """Goes on with a run whose record holds together, and with no other."""
         await self._place(ctx)
@@ -160,7 +164,8 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Note what runs without the ledger, and give the model's answer of this turn."""
         note_unguarded(self._watch, ctx, request_context)
-        return await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
+        response = await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
+        return self._gate.keep_turn(ctx, response)
 
     async def recorded(self, ctx: RunContext[Any], unit: _Unit) -> Any:
         """Gives what a unit of the run gave, now or when it was done."""

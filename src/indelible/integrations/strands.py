@@ -134,19 +134,18 @@ class LedgerPlugin(Plugin):
         agent.add_hook(self._forget_turn, AfterInvocationEvent, order=HookOrder.SDK_LAST)
 
     def _name_turn(self, event: BeforeInvocationEvent) -> None:
-        """Name the turn once, for the SDK may replace messages in the middle of it; its state keeps it over interrupts.
+        """Name the turn once, for the SDK may replace messages in the middle of it; the agent's state keeps it.
 
-        An agent that goes on with what is in its session stays in the turn of the user's last message there.
+        An agent that goes on without words of the user's stays in the turn that is kept: a hook may have written the
+        last message of its session.
         """
         agent, said = event.agent, list(event.messages or [])
         if agent in self._turns:
             return  # a hook goes on with the turn
         kept = agent.state.get(_STATE)
-        is_new = _last_said(said) is not None
-        if not is_new and agent._interrupt_state.activated:
+        turn = self._turn_in(agent, said)
+        if kept is not None and _last_said(said) is None:
             turn = kept
-        else:
-            turn = self._turn_in(agent, said) or kept
         self._turns[agent] = turn
         if turn is not None and turn != kept:
             agent.state.set(_STATE, turn)

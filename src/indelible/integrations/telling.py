@@ -90,6 +90,9 @@ TEXTS: Mapping[Outcome, str] = MappingProxyType(
 )
 """The texts, by outcome. `{why}` is what the ledger or the tool says."""
 
+SAID_NOTHING = "the tool failed and said nothing"
+"""What a model hears of an error without words: an empty text reads like a success."""
+
 _LONGEST_SHOWN = 500
 _NUMBERED = re.compile(r"(?:[a-z]*call|tool)[_-]?\d{1,4}|\d{1,4}", re.ASCII | re.IGNORECASE)
 _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
@@ -144,7 +147,7 @@ def heard_of_answer(answer: Unanswered, tool: str) -> Heard:
         case InFlight(effect):
             return Heard("running", TEXTS["running"].format(tool=tool, effect=effect.id))
         case ReplayedFailure(error):
-            return Heard("failed", TEXTS["failed"].format(why=error))
+            return Heard("failed", TEXTS["failed"].format(why=error or SAID_NOTHING))
 
 
 def waits(approval: Approval) -> str:
@@ -211,9 +214,9 @@ def _why(error: Exception) -> str:
     if isinstance(error, EffectFailed):
         return error_in(error)
     said = str(error)
-    return said.rstrip(".") if isinstance(error, NothingHappened) else said
+    return said.rstrip(".") or SAID_NOTHING if isinstance(error, NothingHappened) else said
 
 
 def error_in(failed: EffectFailed) -> str:
     """Return what a tool said when it failed, as it is recorded."""
-    return str(getattr(failed.effect.outcome, "error", failed))
+    return str(getattr(failed.effect.outcome, "error", failed)) or SAID_NOTHING
