@@ -100,6 +100,7 @@ class Macs:
         sign: Makes a signature with the rights key. None where only the effects key is at hand.
         newest: Remembers the newest versions.
         tell: Is told once of each row that is not believed.
+        origin: What the tenant's journal is called, as its keys say. None if only the database says it.
     """
 
     def __init__(
@@ -111,9 +112,11 @@ class Macs:
         sign: Callable[[bytes], bytes] | None,
         newest: Newest,
         tell: Callable[[str], None],
+        origin: str | None = None,
     ) -> None:
         self.tenant = tenant
         self.newest = newest
+        self.origin = origin
         self._states = {
             table: blake2b(key=key, digest_size=MAC_BYTES, person=f"ind-mac:{table}".encode()) for table in _TABLES
         }
@@ -319,6 +322,7 @@ class Unchecked(Macs):
     def __init__(self, tenant: str, newest: Newest, why: str) -> None:
         self.tenant = tenant
         self.newest = newest
+        self.origin = None
         self._why = why
 
     def _mac(self, table: str, content: bytes) -> bytes:

@@ -90,8 +90,10 @@ class Sealer:
             SignerRefused: More was signed than is here, or the tenant was moved to another database.
         """
         self._check_is_here()
-        self._introduce_key()
-        self.integrate()
+        try:
+            self._introduce_key()
+        finally:  # what waits is examined though the key here may not sign
+            self.integrate()
         while True:
             tree = self._journal.tree(self._tenant)
             if tree.size == 0:

@@ -209,6 +209,7 @@ class _Moving:
                 before_commit=lambda place: self._complete(place, tree),
             )
         except BaseException:
+            self._keys.take_back()
             if is_ours:
                 _arrive(self._source, tenant, self._by, self._reason, f"was not {self._reason}")
             raise
@@ -230,7 +231,7 @@ class _Moving:
     def finish(self) -> None:
         """Hands the keys over and lets the tenant go on at the new place; done twice, it is done once."""
         check_is_leaving(_stop_of(self._here, self._tenant), self._tenant, self._reason)
-        self._keys.hand_over(self._there)
+        self._keys.hand_over(self._there, self._here.origin(self._tenant))
         _arrive(self._target, self._tenant, self._by, self._reason, f"moved here from {self._here.address}")
         self._keys.seal_arrival(self._there)
 

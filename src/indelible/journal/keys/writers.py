@@ -17,6 +17,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from indelible.core.journal.notes import log_name
 from indelible.core.macs import KEY_BYTES, Macs, derived_key
 from indelible.core.ports import Begin, Store
 from indelible.errors import KeyUnusable
@@ -84,6 +85,7 @@ class WriterKeys:
             sign=None if seed is None else _Signing(bytes.fromhex(seed)),
             newest=NewestVersions(self._newest_file(tenant)),
             tell=log.error,
+            origin=keys.get("origin", log_name(self._ledger_name, tenant)),
         )
 
     def note_rights(self, tenant: str) -> None:
@@ -120,8 +122,11 @@ class WriterKeys:
         names = {"effects": "effects", "seed": "rights"}
         return {name: derived_key(self._master, tenant, use).hex() for name, use in names.items()}
 
-    def export(self, tenant: str, *, with_rights: bool) -> str:
-        """Return the line for another machine: the effects key of a tenant, and the rights key if it is asked for."""
+    def export(self, tenant: str, *, with_rights: bool, origin: str | None = None) -> str:
+        """Return the line for another machine: the effects key of a tenant, and the rights key if it is asked for.
+
+        It says what the journal is called if the tenant comes from another ledger, or goes to one (`origin`).
+        """
         keys = dict(self._keys_of(tenant))
         seed = keys.get("seed")
         if seed is None and with_rights:
@@ -130,6 +135,8 @@ class WriterKeys:
             keys["public"] = _Signing(bytes.fromhex(seed)).public.hex()
         if not with_rights:
             keys.pop("seed", None)
+        if origin is not None:
+            keys["origin"] = origin
         content = {**keys, "v": _VERSION, "ledger": self._ledger_name, "tenant": tenant}
         return urlsafe_b64encode(json.dumps(content, sort_keys=True).encode()).decode()
 
@@ -168,15 +175,24 @@ def key_file(ledger_name: str) -> Path | None:
     return path if path.exists() else None
 
 
-def copy_writer_keys(old: str, new: str, tenant: str) -> None:
-    """Give a ledger the keys of a tenant that moves there from another one, where both are files."""
+def copy_writer_keys(old: str, new: str, tenant: str, origin: str) -> Path | None:
+    """Give a ledger the keys of a tenant that moves there from another one, where both are files.
+
+    With them goes what the tenant's journal is called: a program that writes to the database cannot change that.
+
+    Returns:
+        The file with the keys if there was none before.
+    """
     source, target = ring_folder(old, None), ring_folder(new, None)
     master = read_private(source / _FILE)
     if master is None:
-        return
+        return None
     keys = WriterKeys(old, _read_master(master, source), {}, source)
+    path = _taken_file(target, tenant)
     with locked(target):
-        write_private(_taken_file(target, tenant), keys.export(tenant, with_rights=True).encode())
+        is_new = not path.exists()
+        write_private(path, keys.export(tenant, with_rights=True, origin=origin).encode())
+    return path if is_new else None
 
 
 def key_maker(keys: Path | None) -> Begin | None:

@@ -310,11 +310,14 @@ class SqliteStore:
         self._provenances[tenant] = by
 
     def origin(self, tenant: str) -> str:
-        """Names a tenant's journal."""
+        """Names a tenant's journal, as its keys say if there are any."""
         with self._read_connection() as connection:
             return self._origin(connection, tenant)
 
     def _origin(self, connection: apsw.Connection, tenant: str) -> str:
+        macs = self._macs_of(tenant)
+        if macs is not None and macs.origin is not None:
+            return macs.origin
         kept: Any = connection.execute(SQL["read_origin"], {"tenant": tenant}).get
         return origin_of(self.ledger_name, tenant, kept)
 
