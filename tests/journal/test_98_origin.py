@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from indelible import Ledger, NothingHappened, ToolCall, migrate
+from indelible.cli import main as cli_main
 from indelible.core.moving import origin_sheet
 from indelible.errors import IndelibleError, KeyUnusable, Misconfigured, Stopped
 from indelible.journal.keys.writers import VARIABLE
 from indelible.journal.sealing import Sealer
 from indelible.migrating.moving import move_tenant
-from tests.journal.attacked_world import copied, dumped
+from tests.journal.attacked_world import OPEN_POLICY, copied, dumped
 from tests.journal.tampering import Database, Row
 from tests.lending import lend_writer_keys
 
@@ -192,3 +193,56 @@ def test_98_a_move_that_failed_gives_nothing_at_the_new_place_its_name(
             move_tenant(old, store_url, "acme", by="ana")
     with opened(store_url, "acme") as ledger:
         assert ledger.journal_name == f"{ledger._engine.store.ledger_name}/acme"
+
+
+# Whether keys are demanded
+
+
+def rename(url: str) -> None:
+    with closing(Database(url)) as database:
+        (row,) = database.rows("ledger")
+        database.replace("ledger", [{**row, "name": "ledger-evil", "has_macs": type(row["has_macs"])(0)}])
+        database.replace("sheets", [row for row in database.rows("sheets") if row["kind"] != "policy"])
+
+
+@pytest.mark.parametrize("is_sealed", [False, True], ids=["unsealed", "sealed"])
+@pytest.mark.parametrize("who", ["worker", "owner"])
+def test_98_a_ledger_that_was_given_another_name_is_not_used_without_keys(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str, is_sealed: bool
+) -> None:
+    migrate(store_url)
+    with opened(store_url) as ledger:
+        rules = [{"name": "no", "match": {"tool": "mail"}, "then": "refuse"}]
+        ledger.apply_policy({**OPEN_POLICY, "rules": rules}, by="ana")
+        if is_sealed:
+            ledger.seal()
+        if who == "worker":
+            lend_writer_keys(monkeypatch, ledger, with_rights=False)
+            monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "none"))
+    rename(store_url)
+    with pytest.raises(KeyUnusable if who == "worker" else Misconfigured) as refused:
+        opened(store_url)
+    assert ("unset $INDELIBLE_WRITER_KEYS" if who == "worker" else "--new-ledger") in str(refused.value)
+
+
+def test_98_a_new_ledger_may_be_begun_in_the_place_of_another(postgres_url: str) -> None:
+    migrate(postgres_url)
+    opened(postgres_url).close()
+    rename(postgres_url)
+    assert cli_main(["migrate", "--url", postgres_url, "--no-roles"]) != 0
+    assert cli_main(["migrate", "--new-ledger", "--no-roles", "--url", postgres_url]) == 0
+    with opened(postgres_url) as ledger:
+        assert ledger.run(mail(1), lambda effect: "sent") == "sent"
+
+
+def test_98_an_emptied_database_gets_no_new_ledger_where_the_keys_know_another(postgres_url: str) -> None:
+    migrate(postgres_url)
+    opened(postgres_url).close()
+    with closing(Database(postgres_url)) as database:
+        database._server.execute("DROP SCHEMA public CASCADE")
+        database._server.execute("CREATE SCHEMA public")
+    with pytest.raises(Misconfigured, match="--new-ledger"):
+        migrate(postgres_url)
+    assert cli_main(["migrate", "--new-ledger", "--no-roles", "--url", postgres_url]) == 0
+    with opened(postgres_url) as ledger:
+        assert ledger.run(mail(1), lambda effect: "sent") == "sent"

@@ -35,7 +35,7 @@ from indelible.engine.desk import _person
 from indelible.engine.stops import Stops
 from indelible.errors import BadCall, Misconfigured
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.places import expected_in
+from indelible.journal.keys.places import expected_in, forget_place
 from indelible.journal.keys.writers import key_maker
 from indelible.ledger import Ledger
 from indelible.migrating.handing_over import Handover
@@ -50,6 +50,7 @@ from indelible.stores import (
     is_remote,
     migrate,
     open_store,
+    place_of,
     rows_at,
     sqlite_path,
 )
@@ -129,6 +130,7 @@ def _carry_all(
         ours += (tenant for tenant in tenants if _leave(source, tenant, by, reason))
         with _opened(source) as store:
             journals = {tenant: _quiet(store, tenant) for tenant in tenants}
+        forget_place(place_of(target))  # the ledger that was begun there gives way to this one
         return carry_over(source, target, progress), journals
     except BaseException:
         for tenant in ours:

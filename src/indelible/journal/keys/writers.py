@@ -23,6 +23,7 @@ from indelible.core.ports import Begin, Store
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
 from indelible.journal.keys.newest import NewestVersions
+from indelible.journal.keys.places import expected_in, remember_place
 from indelible.journal.keys.rights import newest_told, told_of_all, told_of_waiting
 
 log = logging.getLogger("indelible.journal")
@@ -150,11 +151,15 @@ def writer_keys(store: Store, keys: Path | None, tenant: str) -> WriterKeys | No
         tenant: Whose keys a process without any is told to get.
 
     Raises:
-        KeyUnusable: Its rows carry macs, and the keys are not here.
+        KeyUnusable: Its rows carry macs, and the keys are not here; or this process was given those of other ledgers.
+        Misconfigured: Another ledger belongs there, so this one was put in its place or given another name.
     """
     if store.address == ":memory:":
         return None  # no other program can write there
-    given = _given(store.ledger_name)
+    place = store.address if store.file is None else store.file
+    if keys is not None:
+        expected_in(keys)(place, store.ledger_name)
+    given, others = _given(store.ledger_name)
     ring = None if keys is None else ring_folder(store.ledger_name, keys)
     master = None if ring is None else read_private(ring / _FILE)
     if master is None and not given:
@@ -165,7 +170,18 @@ def writer_keys(store: Store, keys: Path | None, tenant: str) -> WriterKeys | No
                 f"them: indelible keys export-writer --tenant {shlex.quote(tenant)} --url {shlex.quote(store.address)} "
                 f"and set ${VARIABLE} to what it prints, here"
             )
+        if others:
+            raise KeyUnusable(
+                f"{place} holds {store.ledger_name}, whose rows carry no macs, and ${VARIABLE} holds keys of "
+                f"{', '.join(others)} only, so nothing was written: it was replaced or given another name. To open a "
+                f"ledger without writer keys, unset ${VARIABLE}"
+            )
         return None
+    if master is not None and keys is not None:
+        try:
+            remember_place(place, store.ledger_name, keys)
+        except (KeyUnusable, OSError) as problem:  # a process that may only read the folder goes on
+            log.info("it is not noted that %s holds %s: %s", place, store.ledger_name, problem)
     return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring, store)
 
 
@@ -239,10 +255,11 @@ def _taken(ring: Path, tenant: str) -> dict[str, str] | None:
     return None if kept is None else _read_line(kept.decode("ascii", "replace"))
 
 
-def _given(ledger_name: str) -> dict[str, dict[str, str]]:
-    """Return the keys that the environment holds for a ledger, by tenant."""
-    lines = (_read_line(word) for word in os.environ.get(VARIABLE, "").split() if word != _NO_KEYS)
-    return {keys["tenant"]: keys for keys in lines if keys["ledger"] == ledger_name}
+def _given(ledger_name: str) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return the keys that the environment holds for a ledger, by tenant, and which other ledgers it has keys of."""
+    lines = [_read_line(word) for word in os.environ.get(VARIABLE, "").split() if word != _NO_KEYS]
+    own = {keys["tenant"]: keys for keys in lines if keys["ledger"] == ledger_name}
+    return own, sorted({keys["ledger"] for keys in lines} - {ledger_name})
 
 
 def _read_line(line: str) -> dict[str, str]:

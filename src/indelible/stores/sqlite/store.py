@@ -22,7 +22,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.macs import Macs
 from indelible.core.moving import origin_of
-from indelible.core.ports import Alarm, Begin, Clock, Compare, Filter, Outline, Seen
+from indelible.core.ports import Alarm, Begin, Clock, Compare, Expect, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, Misconfigured, StoreUnavailable
 from indelible.stores.assumptions import is_stop
@@ -40,7 +40,6 @@ from indelible.stores.sqlite.transaction import SqliteTransaction
 from indelible.stores.sqlite.watching import Watched
 from indelible.stores.sqlite.write_lock import WriteLock
 
-Expect = Callable[[str, str | None], None]
 """Is asked with a file's whole path and the name of the ledger in it, None if it has none yet; raises to refuse it."""
 _Where = tuple[Place | None, ...]
 
