@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from contextlib import closing, suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indelible import Ledger, NothingHappened, ToolCall, migrate
+from indelible import GrantTerms, Ledger, NothingHappened, ToolCall, migrate
 from indelible.cli import main as cli_main
+from indelible.core.approvals.grants import grant_sheet, read_grant
+from indelible.core.commands import Record
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.events import facts_json
 from indelible.core.moving import origin_sheet
-from indelible.errors import IndelibleError, KeyUnusable, Misconfigured, Stopped
+from indelible.core.sheets import Sheet, SheetFilter
+from indelible.engine.mint import SystemMint
+from indelible.errors import ApprovalPending, IndelibleError, KeyUnusable, Misconfigured, Stopped
 from indelible.journal.keys.writers import VARIABLE
 from indelible.journal.sealing import Sealer
 from indelible.migrating.moving import move_tenant
 from tests.journal.attacked_world import OPEN_POLICY, copied, dumped
+from tests.journal.decided import POLICY, approve, ask, refund
 from tests.journal.tampering import Database, Row
 from tests.lending import lend_writer_keys
 
@@ -246,3 +255,52 @@ def test_98_an_emptied_database_gets_no_new_ledger_where_the_keys_know_another(p
     assert cli_main(["migrate", "--new-ledger", "--no-roles", "--url", postgres_url]) == 0
     with opened(postgres_url) as ledger:
         assert ledger.run(mail(1), lambda effect: "sent") == "sent"
+
+
+# A grant that a person ended
+
+
+@pytest.mark.parametrize("signature", ["of the row that ended", "of the row before"])
+def test_98_the_effects_key_alone_revives_no_grant_that_a_person_ended(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signature: str
+) -> None:
+    migrate(store_url)
+    entered: list[int] = []
+
+    def given(ledger: Ledger) -> Sheet:
+        (sheet,) = ledger._engine.store.sheets("default", SheetFilter(kind="grant", limit=9))
+        return sheet
+
+    def revive(worker: Ledger, before: Sheet) -> None:
+        store = worker._engine.store
+        newest = given(worker)
+        alive = replace(read_grant(before), version=newest.version + 1, is_ended=False, uses_left=2)
+        sheet = replace(grant_sheet(alive), created_at=newest.created_at)
+        stamp = SystemMint().stamp(SYSTEM)
+        forged = Record(
+            tenant="default", run_id="x", stamp=stamp, event_type="noted", facts=facts_json({}), sheet=sheet
+        )
+        if signature == "of the row before":  # the macs are made by hand, as a holder of the key can
+            macs = store.macs("default") if store.macs is not None else None
+            assert macs is not None
+            own = macs.of_sheet
+            monkeypatch.setattr(macs, "of_sheet", lambda one, _: own(one, before if one.kind == "grant" else _))
+        store.apply("default", [forged], [None])
+
+    with opened(store_url) as ledger:
+        ledger.apply_policy(POLICY, by="ana")
+        terms = GrantTerms(count=2, until=datetime.now(UTC) + timedelta(days=1))
+        approve(ledger, ask(ledger, refund("o-0")), "ana", grant=terms)
+        before = given(ledger)
+        (grant,) = ledger.grants()
+        ledger.end_grant(grant.id, by="ana")
+        ledger.seal()
+        lend_writer_keys(monkeypatch, ledger, with_rights=False)
+        with opened(store_url, keys=tmp_path / "none") as worker:
+            with suppress(KeyUnusable):
+                revive(worker, before)
+            with suppress(ApprovalPending):
+                worker.run(refund("o-1"), lambda effect: entered.append(1), wait=False)
+        with suppress(ApprovalPending):
+            ledger.run(refund("o-2"), lambda effect: entered.append(2), wait=False)
+    assert entered == []

@@ -47,8 +47,10 @@ RIGHT_EVENTS = frozenset(
     | {"person_signed_out", "policy_applied", "provider_changed"}
 )
 """Names the events that tell of a right, which need the rights key."""
-_USED = frozenset({"before", "is_ended", "uses_left", "version"})
+_USED = frozenset({"before", "uses_left", "version"})
 """What of a grant changes when a call uses it."""
+ENDED = 2**53 - 1
+"""Is remembered as the version of a grant that a person ended: no version is newer, so no later row revives it."""
 _OPEN = ("pending", "approved")
 _STOPPED = "stopped"
 _BY_NO_HOLDER = "was not written by a holder of the ledger's keys"
@@ -249,6 +251,9 @@ class Macs:
             return self._disbelieved(sheet, _BY_NO_HOLDER)
         if sheet.kind not in REMEMBERED:
             return sheet
+        if sheet.kind == "grant" and is_ended(sheet.kind, sheet.read()):  # it gives nothing, so it is never too old
+            self.newest.note(sheet.ref, ENDED)
+            return sheet
         newest = known.get(sheet.ref, 0)
         if sheet.version >= newest:
             self.newest.note(sheet.ref, sheet.version)
@@ -342,6 +347,11 @@ class Unchecked(Macs):
     def believed_list(self, found: list[Sheet], selected: SheetFilter, known: Known) -> list[Sheet]:
         """Return what was found."""
         return found
+
+
+def is_ended(kind: str, content: Mapping[str, Any]) -> bool:
+    """Return whether a sheet is a grant that a person ended. Its uses may be signed for, but it never comes back."""
+    return kind == "grant" and content.get("is_ended") is True
 
 
 def _micros(at: datetime | None) -> int | None:
