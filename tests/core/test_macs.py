@@ -13,7 +13,7 @@ import pytest
 from indelible.core.approvals.grants import Grant, grant_sheet
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
-from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
+from indelible.core.macs import ENDED, MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
 from indelible.core.policy.budgets import budget_ref
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets, body_of
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
@@ -269,8 +269,20 @@ def test_an_older_right_that_is_put_back_gives_nothing() -> None:
     assert checked(keys, first) == first
     assert checked(keys, second) == second
     found = checked(keys, first)
-    assert (found.body, found.version, found.guard) == (None, 2, 1)
-    assert written(keys, replace(grant(2), version=3), found).mac, "a holder of the rights key writes over it"
+    assert (found.body, found.version, found.guard) == (None, ENDED, 1)
+
+
+def test_98_the_effects_key_revives_no_grant_that_a_person_ended() -> None:
+    whole, worker = macs(), macs(has_rights=False)
+    given = written(whole, grant(3))
+    ended = written(whole, grant(3, version=2, is_ended=True), given)
+    with pytest.raises(KeyUnusable):
+        worker.of_sheet(grant(3, version=3), ended)
+    revived = written(worker, grant(3, version=3), given)  # with the signature of the row before it was ended
+    assert checked(whole, revived).body is not None, "nothing is known of its end here"
+    assert checked(whole, ended) == ended
+    assert checked(whole, revived).body is None
+    assert checked(whole, ended) == ended, "what gives nothing is never too old"
 
 
 def test_98_a_row_that_changed_after_it_was_read_was_not_put_back() -> None:

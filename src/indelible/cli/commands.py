@@ -57,7 +57,7 @@ def version() -> int:
 )
 @click.option("--no-roles", "is_without_roles", is_flag=True, help="PostgreSQL: make no group roles.")
 @click.option(
-    "--new-ledger", "is_new_ledger", is_flag=True, help="SQLite: begin a ledger though another one belongs there."
+    "--new-ledger", "is_new_ledger", is_flag=True, help="Begin or use a ledger though another one belongs there."
 )
 @click.option(
     "--no-writer-keys",

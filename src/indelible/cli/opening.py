@@ -21,7 +21,7 @@ from indelible.core.people.credentials import read_token
 from indelible.engine.authenticating import read_rows
 from indelible.errors import Misconfigured, NotAuthenticated
 from indelible.journal.keys.places import expected_in
-from indelible.stores import address_of, is_postgres, is_remote, open_store, sqlite_path
+from indelible.stores import address_of, is_postgres, is_remote, open_store, place_of, sqlite_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -176,12 +176,12 @@ def check_is_ledger(address: str) -> None:
 
 
 def forget_expected(place: Where) -> None:
-    """Let another ledger be begun or used in a SQLite file than the one that the folder of keys knows there."""
+    """Let another ledger be begun or used at a place than the one that the folder of keys knows there."""
     from indelible.journal.keys.places import forget_place
 
-    if is_postgres(place.address) or sqlite_path(place.address) == ":memory:":
-        raise click.UsageError("--new-ledger is for a SQLite file")
-    forget_place(sqlite_path(place.address))
+    if not is_postgres(place.address) and sqlite_path(place.address) == ":memory:":
+        raise click.UsageError("--new-ledger is for a file or a database")
+    forget_place(place_of(place.address))
 
 
 def ledgers_in_folder() -> list[str]:

@@ -47,8 +47,10 @@ RIGHT_EVENTS = frozenset(
     | {"person_signed_out", "policy_applied", "provider_changed"}
 )
 """Names the events that tell of a right, which need the rights key."""
-_USED = frozenset({"before", "is_ended", "uses_left", "version"})
+_USED = frozenset({"before", "uses_left", "version"})
 """What of a grant changes when a call uses it."""
+ENDED = 2**53 - 1
+"""Is remembered as the version of a grant that a person ended: no version is newer, so no later row revives it."""
 _OPEN = ("pending", "approved")
 _STOPPED = "stopped"
 _BY_NO_HOLDER = "was not written by a holder of the ledger's keys"
@@ -100,6 +102,7 @@ class Macs:
         sign: Makes a signature with the rights key. None where only the effects key is at hand.
         newest: Remembers the newest versions.
         tell: Is told once of each row that is not believed.
+        origin: What the tenant's journal is called, as its keys say. None if only the database says it.
     """
 
     def __init__(
@@ -111,9 +114,11 @@ class Macs:
         sign: Callable[[bytes], bytes] | None,
         newest: Newest,
         tell: Callable[[str], None],
+        origin: str | None = None,
     ) -> None:
         self.tenant = tenant
         self.newest = newest
+        self.origin = origin
         self._states = {
             table: blake2b(key=key, digest_size=MAC_BYTES, person=f"ind-mac:{table}".encode()) for table in _TABLES
         }
@@ -250,6 +255,9 @@ class Macs:
             return self._disbelieved(sheet, _BY_NO_HOLDER)
         if sheet.kind not in REMEMBERED:
             return sheet
+        if sheet.kind == "grant" and is_ended(sheet.kind, sheet.read()):  # it gives nothing, so it is never too old
+            self.newest.note(sheet.ref, ENDED)
+            return sheet
         newest = known.get(sheet.ref, 0)
         if sheet.version >= newest:
             self.newest.note(sheet.ref, sheet.version)
@@ -323,6 +331,7 @@ class Unchecked(Macs):
     def __init__(self, tenant: str, newest: Newest, why: str) -> None:
         self.tenant = tenant
         self.newest = newest
+        self.origin = None
         self._why = why
 
     def _mac(self, table: str, content: bytes) -> bytes:
@@ -346,6 +355,11 @@ class Unchecked(Macs):
     def believed_list(self, found: list[Sheet], selected: SheetFilter, known: Known) -> list[Sheet]:
         """Return what was found."""
         return found
+
+
+def is_ended(kind: str, content: Mapping[str, Any]) -> bool:
+    """Return whether a sheet is a grant that a person ended. Its uses may be signed for, but it never comes back."""
+    return kind == "grant" and content.get("is_ended") is True
 
 
 def _micros(at: datetime | None) -> int | None:

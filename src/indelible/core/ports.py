@@ -120,6 +120,8 @@ class Compare(Protocol):
         """
 
 
+Expect = Callable[[str, str | None], None]
+"""Raises if another ledger belongs into a place, given its path or address and the name of the ledger that is there."""
 Begin = Callable[[str], None]
 """Makes the writer keys of a new ledger, by its name, and raises if they cannot be kept.
 

@@ -6,6 +6,8 @@ one can follow. The old signer remembers that head too: it never signs another c
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.journal.notes import PublicKey, parse_note
 from indelible.core.journal.rotation import rotation_facts
@@ -35,6 +37,7 @@ class Handover:
         self._old, self._new = KeyRing.open(old), KeyRing.open(new)
         self._mint = SystemMint()
         self._marks: tuple[str | None, str | None] = (None, None)
+        self._copied: Path | None = None
 
     @property
     def _is_needed(self) -> bool:
@@ -77,7 +80,12 @@ class Handover:
             if there is None:
                 place.write("redaction", [(mark,)])
         self._copy_data_keys(place)
-        copy_writer_keys(self._old.ledger_name, self._new.ledger_name, self._tenant)
+        self._copied = copy_writer_keys(self._old.ledger_name, self._new.ledger_name, self._tenant, origin)
+
+    def take_back(self) -> None:
+        """Takes away again what was brought beside the database, for the tenant goes on where it was."""
+        if self._copied is not None:
+            self._copied.unlink(missing_ok=True)
 
     def _copy_data_keys(self, place: Place) -> None:
         found = {holder_in(row[_VALUE]) for row in place.read("payloads", self._tenant)} - {None}
@@ -93,13 +101,17 @@ class Handover:
             assert holder is not None
             old.copy(holder, new)
 
-    def hand_over(self, target: Store) -> None:
+    def hand_over(self, target: Store, origin: str) -> None:
         """Has both keys sign in the journal that the new one follows the old one; done twice, it is done once."""
+        if not self._is_needed:
+            return
+        # Again: an earlier try may have taken them back, and its transaction may have been committed all the same.
+        copy_writer_keys(self._old.ledger_name, self._new.ledger_name, self._tenant, origin)
         newest = target.journal.heads(self._tenant, 1)
-        if not self._is_needed or not newest:
+        if not newest:
             return
         self._new.create(self._tenant)
-        origin, new = target.origin(self._tenant), self._new.holders()[0]
+        new = self._new.holders()[0]
         signers = {signature.key_id for signature in parse_note(newest[0]).signatures}
         if PublicKey(origin, new.raw).id in signers:
             return

@@ -35,7 +35,7 @@ from indelible.engine.desk import _person
 from indelible.engine.stops import Stops
 from indelible.errors import BadCall, Misconfigured
 from indelible.journal.keys.files import resolved_keys
-from indelible.journal.keys.places import expected_in
+from indelible.journal.keys.places import expected_in, forget_place
 from indelible.journal.keys.writers import key_maker
 from indelible.ledger import Ledger
 from indelible.migrating.handing_over import Handover
@@ -50,6 +50,7 @@ from indelible.stores import (
     is_remote,
     migrate,
     open_store,
+    place_of,
     rows_at,
     sqlite_path,
 )
@@ -129,6 +130,7 @@ def _carry_all(
         ours += (tenant for tenant in tenants if _leave(source, tenant, by, reason))
         with _opened(source) as store:
             journals = {tenant: _quiet(store, tenant) for tenant in tenants}
+        forget_place(place_of(target))  # the ledger that was begun there gives way to this one
         return carry_over(source, target, progress), journals
     except BaseException:
         for tenant in ours:
@@ -209,6 +211,7 @@ class _Moving:
                 before_commit=lambda place: self._complete(place, tree),
             )
         except BaseException:
+            self._keys.take_back()
             if is_ours:
                 _arrive(self._source, tenant, self._by, self._reason, f"was not {self._reason}")
             raise
@@ -230,7 +233,7 @@ class _Moving:
     def finish(self) -> None:
         """Hands the keys over and lets the tenant go on at the new place; done twice, it is done once."""
         check_is_leaving(_stop_of(self._here, self._tenant), self._tenant, self._reason)
-        self._keys.hand_over(self._there)
+        self._keys.hand_over(self._there, self._here.origin(self._tenant))
         _arrive(self._target, self._tenant, self._by, self._reason, f"moved here from {self._here.address}")
         self._keys.seal_arrival(self._there)
 

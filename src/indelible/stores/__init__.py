@@ -7,7 +7,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from indelible.core.ports import Begin, Clock, Store
+from indelible.core.ports import Begin, Clock, Expect, Store
 from indelible.errors import Misconfigured
 from indelible.stores.carrying import OF_TENANTS as OF_TENANTS
 from indelible.stores.carrying import TABLES as TABLES
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from indelible.stores.postgres.roles import GroupRoles
 
-    Expect = Callable[[str, str | None], None]
 
 DEFAULT_PATH = ".indelible/ledger.db"
 
@@ -31,6 +30,15 @@ DEFAULT_PATH = ".indelible/ledger.db"
 def address_of(url: str | None) -> str:
     """Gives the address to use: the one given, else $INDELIBLE_URL, else a file in the current folder."""
     return url or os.environ.get("INDELIBLE_URL") or f"sqlite:///{DEFAULT_PATH}"
+
+
+def place_of(url: str) -> str:
+    """Return what a database is known by beside the keys: a file's path, or an address without its password."""
+    if not is_postgres(url):
+        return sqlite_path(url)
+    from indelible.stores.postgres.address import Target
+
+    return Target(url).address
 
 
 def open_store(
@@ -91,14 +99,14 @@ def _no_ledger(address: str) -> Misconfigured:
 def migrate(url: str | None = None, expect: Expect | None = None, begin: Begin | None = None) -> list[str]:
     """Bring the schema at an address up to date and return the names of the migrations it applied.
 
-    `expect` and `begin` are those of `open_store`; `begin` is used for a new PostgreSQL ledger as well.
+    `expect` and `begin` are those of `open_store`, and are used for a new PostgreSQL ledger as well.
     """
     address = address_of(url)
     if is_postgres(address):
         from indelible.stores import postgres
 
-        apply: Callable[[str, Begin | None], list[str]] = postgres.migrate
-        return apply(address, begin)
+        apply: Callable[[str, Expect | None, Begin | None], list[str]] = postgres.migrate
+        return apply(address, expect, begin)
     from indelible.stores.sqlite import SqliteStore
 
     # It migrates itself when it is opened.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from indelible.core.events import Payload
-from indelible.core.macs import Macs, Newest
+from indelible.core.macs import ENDED, Macs, Newest
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.verifying.unsealed import ToldOf, remembered_in, versions_to_keep
 
 TOKEN, POLICY = SheetRef("credential", "key_1"), SheetRef("policy", "current")
+GRANT = SheetRef("grant", "grt_1")
 
 
 def payload(field: str, value: bytes) -> Payload:
@@ -22,6 +23,8 @@ def payload(field: str, value: bytes) -> Payload:
         ("credential", b'{"id":"key_1","version":2}', [(TOKEN, 2)]),
         ("policy", b'{"version":"9232e480"}', [(POLICY, 0)]),
         ("charges", b'[["money","60","100",86400000000]]', [(SheetRef("budget", "money"), 0)]),
+        ("grant", b'{"id":"grt_1","is_ended":false,"version":2}', [(GRANT, 2)]),
+        ("grant", b'{"id":"grt_1","is_ended":true,"version":3}', [(GRANT, ENDED)]),
         ("reason", b'{"id":"key_1","version":2}', []),
         ("credential", b"encrypted", []),
         ("credential", b"[]", []),

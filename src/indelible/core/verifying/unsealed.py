@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from indelible.core.events import Payload, event_hash
 from indelible.core.journal.journal import Before, Waiting
-from indelible.core.macs import REMEMBERED, RIGHT_EVENTS, Macs
+from indelible.core.macs import ENDED, REMEMBERED, RIGHT_EVENTS, Macs, is_ended
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.values.canonical import decode
@@ -122,7 +122,7 @@ def remembered_in(payload: Payload) -> list[ToldOf]:
             charges = read_charges(payload.value)
             return [ToldOf(budget_ref(charge.budget), 0, *place) for charge in charges if not charge.is_of_resource]
         content: Any = decode(payload.value)
-        version = content.get("version")
+        version = ENDED if is_ended(kind, content) else content.get("version")
         ref = SheetRef(kind, content.get("id", "current"))
         return [ToldOf(ref, version if isinstance(version, int) else 0, *place)]
     except (ValueError, LookupError, TypeError, AttributeError):  # it is encrypted

@@ -17,11 +17,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from indelible.core.journal.notes import log_name
 from indelible.core.macs import KEY_BYTES, Macs, derived_key
 from indelible.core.ports import Begin, Store
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
 from indelible.journal.keys.newest import NewestVersions
+from indelible.journal.keys.places import expected_in, remember_place
 from indelible.journal.keys.rights import newest_told, read_on
 
 log = logging.getLogger("indelible.journal")
@@ -84,6 +86,7 @@ class WriterKeys:
             sign=None if seed is None else _Signing(bytes.fromhex(seed)),
             newest=NewestVersions(None if self._ring is None else self._ring / _RIGHTS / file_name(tenant)),
             tell=log.error,
+            origin=keys.get("origin", log_name(self._ledger_name, tenant)),
         )
 
     def note_rights(self, tenant: str) -> None:
@@ -114,8 +117,11 @@ class WriterKeys:
         names = {"effects": "effects", "seed": "rights"}
         return {name: derived_key(self._master, tenant, use).hex() for name, use in names.items()}
 
-    def export(self, tenant: str, *, with_rights: bool) -> str:
-        """Return the line for another machine: the effects key of a tenant, and the rights key if it is asked for."""
+    def export(self, tenant: str, *, with_rights: bool, origin: str | None = None) -> str:
+        """Return the line for another machine: the effects key of a tenant, and the rights key if it is asked for.
+
+        It says what the journal is called if the tenant comes from another ledger, or goes to one (`origin`).
+        """
         keys = dict(self._keys_of(tenant))
         seed = keys.get("seed")
         if seed is None and with_rights:
@@ -124,6 +130,8 @@ class WriterKeys:
             keys["public"] = _Signing(bytes.fromhex(seed)).public.hex()
         if not with_rights:
             keys.pop("seed", None)
+        if origin is not None:
+            keys["origin"] = origin
         content = {**keys, "v": _VERSION, "ledger": self._ledger_name, "tenant": tenant}
         return urlsafe_b64encode(json.dumps(content, sort_keys=True).encode()).decode()
 
@@ -137,11 +145,15 @@ def writer_keys(store: Store, keys: Path | None, tenant: str) -> WriterKeys | No
         tenant: Whose keys a process without any is told to get.
 
     Raises:
-        KeyUnusable: Its rows carry macs, and the keys are not here.
+        KeyUnusable: Its rows carry macs, and the keys are not here; or this process was given those of other ledgers.
+        Misconfigured: Another ledger belongs there, so this one was put in its place or given another name.
     """
     if store.address == ":memory:":
         return None  # no other program can write there
-    given = _given(store.ledger_name)
+    place = store.address if store.file is None else store.file
+    if keys is not None:
+        expected_in(keys)(place, store.ledger_name)
+    given, others = _given(store.ledger_name)
     ring = None if keys is None else ring_folder(store.ledger_name, keys)
     master = None if ring is None else read_private(ring / _FILE)
     if master is None and not given:
@@ -152,7 +164,18 @@ def writer_keys(store: Store, keys: Path | None, tenant: str) -> WriterKeys | No
                 f"them: indelible keys export-writer --tenant {shlex.quote(tenant)} --url {shlex.quote(store.address)} "
                 f"and set ${VARIABLE} to what it prints, here"
             )
+        if others:
+            raise KeyUnusable(
+                f"{place} holds {store.ledger_name}, whose rows carry no macs, and ${VARIABLE} holds keys of "
+                f"{', '.join(others)} only, so nothing was written: it was replaced or given another name. To open a "
+                f"ledger without writer keys, unset ${VARIABLE}"
+            )
         return None
+    if master is not None and keys is not None:
+        try:
+            remember_place(place, store.ledger_name, keys)
+        except (KeyUnusable, OSError) as problem:  # a process that may only read the folder goes on
+            log.info("it is not noted that %s holds %s: %s", place, store.ledger_name, problem)
     return WriterKeys(store.ledger_name, None if master is None else _read_master(master, ring), given, ring, store)
 
 
@@ -162,15 +185,24 @@ def key_file(ledger_name: str) -> Path | None:
     return path if path.exists() else None
 
 
-def copy_writer_keys(old: str, new: str, tenant: str) -> None:
-    """Give a ledger the keys of a tenant that moves there from another one, where both are files."""
+def copy_writer_keys(old: str, new: str, tenant: str, origin: str) -> Path | None:
+    """Give a ledger the keys of a tenant that moves there from another one, where both are files.
+
+    With them goes what the tenant's journal is called: a program that writes to the database cannot change that.
+
+    Returns:
+        The file with the keys if there was none before.
+    """
     source, target = ring_folder(old, None), ring_folder(new, None)
     master = read_private(source / _FILE)
     if master is None:
-        return
+        return None
     keys = WriterKeys(old, _read_master(master, source), {}, source)
+    path = _taken_file(target, tenant)
     with locked(target):
-        write_private(_taken_file(target, tenant), keys.export(tenant, with_rights=True).encode())
+        is_new = not path.exists()
+        write_private(path, keys.export(tenant, with_rights=True, origin=origin).encode())
+    return path if is_new else None
 
 
 def key_maker(keys: Path | None) -> Begin | None:
@@ -217,10 +249,11 @@ def _taken(ring: Path, tenant: str) -> dict[str, str] | None:
     return None if kept is None else _read_line(kept.decode("ascii", "replace"))
 
 
-def _given(ledger_name: str) -> dict[str, dict[str, str]]:
-    """Return the keys that the environment holds for a ledger, by tenant."""
-    lines = (_read_line(word) for word in os.environ.get(VARIABLE, "").split() if word != _NO_KEYS)
-    return {keys["tenant"]: keys for keys in lines if keys["ledger"] == ledger_name}
+def _given(ledger_name: str) -> tuple[dict[str, dict[str, str]], list[str]]:
+    """Return the keys that the environment holds for a ledger, by tenant, and which other ledgers it has keys of."""
+    lines = [_read_line(word) for word in os.environ.get(VARIABLE, "").split() if word != _NO_KEYS]
+    own = {keys["tenant"]: keys for keys in lines if keys["ledger"] == ledger_name}
+    return own, sorted({keys["ledger"] for keys in lines} - {ledger_name})
 
 
 def _read_line(line: str) -> dict[str, str]:

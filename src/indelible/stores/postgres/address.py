@@ -15,6 +15,8 @@ _DEFAULTS = {
     "connect_timeout": ("5", "PGCONNECT_TIMEOUT"),
     "application_name": ("indelible", "PGAPPNAME"),
 }
+# By these, libpq finds a database, and in it a ledger.
+_SHOWN = {"user": "PGUSER", "host": "PGHOST", "port": "PGPORT", "dbname": "PGDATABASE", "options": "PGOPTIONS"}
 
 
 class Target:
@@ -66,9 +68,11 @@ def _read(url: str) -> tuple[str, str, str]:
     for name, (value, variable) in _DEFAULTS.items():
         if variable not in os.environ:
             settings.setdefault(name, value)
-    shown = {name: str(settings.get(name) or "") for name in ("user", "host", "port", "dbname")}
+    shown = {name: str(settings.get(name) or os.environ.get(variable, "")) for name, variable in _SHOWN.items()}
     user = f"{shown['user']}@" if shown["user"] else ""
     address = f"postgresql://{user}{_servers(shown['host'], shown['port'])}/{shown['dbname']}"
+    if shown["options"]:  # which may name a schema
+        address += f"?options={quote(shown['options'])}"
     return conninfo.make_conninfo("", **settings), address, str(settings.get("password") or "")
 
 

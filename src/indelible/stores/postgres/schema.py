@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from indelible.core.ports import Begin
+from indelible.core.ports import Begin, Expect
 from indelible.errors import SchemaOutdated, StoreUnavailable
 from indelible.stores.named_sql import load_migrations
 from indelible.stores.postgres import wire
@@ -19,16 +19,18 @@ _MOST_SECONDS = 3600.0
 _LOST_THE_RACE = ("23505", "42P07", "42710")
 
 
-def migrate(url: str, begin: Begin | None = None) -> list[str]:
+def migrate(url: str, expect: Expect | None = None, begin: Begin | None = None) -> list[str]:
     """Apply the migrations that are missing, in one transaction, and return their names; safe to race.
 
-    `begin` makes the writer keys of a new ledger before that is committed: no ledger is without its keys.
+    `expect` is asked with the address and the ledger's name before a ledger is begun or changed, and raises if another
+    one belongs there. `begin` makes the writer keys of a new ledger before that is committed: no ledger is without its
+    keys.
     """
     target = Target(url)
     try:
         session = Session(target)
         try:
-            return _migrate(session, target, begin)
+            return _migrate(session, target, expect, begin)
         finally:
             session.close()
     except (Lost, Rejected) as problem:
@@ -48,7 +50,7 @@ def secure_rows(url: str) -> None:
         raise explained(target, problem) from problem
 
 
-def _migrate(session: Session, target: Target, begin: Begin | None) -> list[str]:
+def _migrate(session: Session, target: Target, expect: Expect | None, begin: Begin | None) -> list[str]:
     until = time.monotonic() + _MOST_SECONDS
     _make_table(session, until)
     session.command(b"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL client_min_messages = warning", until)
@@ -59,10 +61,11 @@ def _migrate(session: Session, target: Target, begin: Begin | None) -> list[str]
     for migration in missing:
         session.command(migration.sql.encode(), until)
         session.run(SQL["note_migration"], [wire.bigint(migration.number), migration.name.encode()], until)
+    name = (session.run(SQL["ledger_name"], (), until).get_value(0, 0) or b"").decode()
+    if expect is not None:
+        expect(target.address, name if done else None)
     if begin is not None and not done:
-        name = session.run(SQL["ledger_name"], (), until).get_value(0, 0)
-        assert name is not None
-        begin(name.decode())
+        begin(name)
         session.run(SQL["begin_macs"], (), until)
     session.command(b"COMMIT", until)
     if session.is_warned:

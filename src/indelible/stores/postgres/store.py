@@ -121,7 +121,9 @@ class PostgresStore:
         if known is None or known.sign is not sign or known.macs is not macs:
             if len(self._provenances) >= _MOST_TENANTS:
                 self._provenances.clear()
-            log = patiently_in_turn(self._writing, *self._origin(tenant)) if known is None else known.log
+            log = None if macs is None else macs.origin
+            if log is None:
+                log = patiently_in_turn(self._writing, *self._origin(tenant)) if known is None else known.log
             known = self._provenances[tenant] = Provenance(log=log, writer=self.writer_id, sign=sign, macs=macs)
         return known
 
@@ -129,7 +131,13 @@ class PostgresStore:
         return None if self.macs is None else self.macs(tenant)
 
     def origin(self, tenant: str) -> str:
-        """Names a tenant's journal; who has no events yet may still be moved here, so that is not remembered."""
+        """Names a tenant's journal, as its keys say if there are any.
+
+        A tenant that has no events yet may still be moved here, so its name is not remembered.
+        """
+        macs = self._macs_of(tenant)
+        if macs is not None and macs.origin is not None:
+            return macs.origin
         known = self._provenances.get(tenant)
         if known is not None:
             return known.log

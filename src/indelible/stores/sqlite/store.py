@@ -22,7 +22,7 @@ from indelible.core.effects.identity import Ref
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.macs import Macs
 from indelible.core.moving import origin_of
-from indelible.core.ports import Alarm, Begin, Clock, Compare, Filter, Outline, Seen
+from indelible.core.ports import Alarm, Begin, Clock, Compare, Expect, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, Misconfigured, StoreUnavailable
 from indelible.stores.assumptions import is_stop
@@ -40,7 +40,6 @@ from indelible.stores.sqlite.transaction import SqliteTransaction
 from indelible.stores.sqlite.watching import Watched
 from indelible.stores.sqlite.write_lock import WriteLock
 
-Expect = Callable[[str, str | None], None]
 """Is asked with a file's whole path and the name of the ledger in it, None if it has none yet; raises to refuse it."""
 _Where = tuple[Place | None, ...]
 
@@ -310,11 +309,14 @@ class SqliteStore:
         self._provenances[tenant] = by
 
     def origin(self, tenant: str) -> str:
-        """Names a tenant's journal."""
+        """Names a tenant's journal, as its keys say if there are any."""
         with self._read_connection() as connection:
             return self._origin(connection, tenant)
 
     def _origin(self, connection: apsw.Connection, tenant: str) -> str:
+        macs = self._macs_of(tenant)
+        if macs is not None and macs.origin is not None:
+            return macs.origin
         kept: Any = connection.execute(SQL["read_origin"], {"tenant": tenant}).get
         return origin_of(self.ledger_name, tenant, kept)
 
