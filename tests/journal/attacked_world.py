@@ -510,8 +510,12 @@ def outcome(world: World, where: str, dump: Dump, verdict: Verdict) -> str:
     """Say in which column of the table an attack belongs."""
     final = world.states["final"]
     lacks_tail = not _places(final["pending"]) <= _places(dump["events"])
+    lacks_events = not _places(final["events"]) <= _places(dump["events"])
     gained = [
-        one for one in verdict.gained if not (lacks_tail and one.name.partition(": ")[2].startswith(_SINCE_THE_HEAD))
+        one
+        for one in verdict.gained
+        if not (lacks_tail and one.name.partition(": ")[2].startswith(_SINCE_THE_HEAD))
+        and not (lacks_events and one.name.startswith("far: "))  # nothing remembers there how much there was
     ]
     if gained:
         return _of_gains(gained, dump, final, verdict)

