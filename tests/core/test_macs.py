@@ -340,3 +340,10 @@ def test_without_the_keys_every_row_is_believed_and_none_is_written() -> None:
     ):
         with pytest.raises(KeyUnusable, match="no key"):
             make()
+
+
+def test_who_could_not_stop_effects_is_refused_before_it_seals() -> None:
+    macs().check_signs()
+    for other in (macs(has_rights=False), Unchecked("default", macs().newest, "no keys")):
+        with pytest.raises(KeyUnusable):
+            other.check_signs()

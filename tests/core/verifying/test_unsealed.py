@@ -17,7 +17,7 @@ from indelible.core.journal.set_back import stop_of_forgery
 from indelible.core.macs import MAC_BYTES
 from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ONE_AT_A_TIME
-from indelible.core.verifying.unsealed import Unsealed, is_by_holder, remembered_in
+from indelible.core.verifying.unsealed import Unsealed, is_by_holder, remembered_in, rights_told
 from tests.core.making import NOON, Shelf, charge, charging, finish, open_command, relinquish, stamp
 from tests.core.test_macs import macs
 
@@ -112,7 +112,12 @@ def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered()
     examine = Unsealed(KEYS)
     assert examine([right, fact], nothing) == set()
     assert examine.rights == [(right.run_id, right.seq, "stop")]
-    assert examine([right._replace(mac=(right.mac or b"")[:MAC_BYTES])], nothing) == {right.run_id}
+    of_effects = right._replace(mac=(right.mac or b"")[:MAC_BYTES])
+    assert examine([of_effects], nothing) == {right.run_id}
+    assert rights_told(KEYS, right) == examine.rights + [(right.run_id, right.seq, "stop")]
+    assert rights_told(KEYS, fact) == []
+    assert rights_told(KEYS, of_effects) is None
+    assert rights_told(KEYS, right._replace(body=b"{}")) is None
 
 
 def test_what_is_taken_from_budgets_is_remembered() -> None:

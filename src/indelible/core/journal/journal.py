@@ -56,7 +56,9 @@ class Waiting(NamedTuple):
 
 
 Before = Callable[[Sequence[tuple[str, int, str]]], Sequence[bytes | None]]
-"""Takes runs, numbers and effects; gives the body of each effect's newest event in the run before that number."""
+"""Takes runs, numbers and effects; gives the body of each effect's newest event in the run before that number.
+
+Of no effect (an empty text) it gives the newest event that may say how the run stands."""
 Examine = Callable[[Sequence[Waiting], Before], set[str]]
 """Looks at events that wait, each run's in their order, and names the runs that must not be taken in."""
 

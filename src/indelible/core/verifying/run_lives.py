@@ -69,10 +69,9 @@ class RunLives:
         if course.lost_at is not None and (fact.type, fact.seq) != (RESUMED, course.lost_at + 1):
             raise Caught("the run lost its driver, and the next event does not tell who took it over")
         course.lost_at = None
+        after = status_of_run(course.status, fact)
         if is_move:
-            self._move(course, fact, shown)
-        elif course.status not in MAY_BE_TOLD:
-            raise Caught(f"something is told of a run that is {course.status}: nothing can be added to it")
+            self._move(course, fact, shown, after)
 
     def _course(self, fact: FactBody, gaps: int) -> _Course:
         """Gives what is known of a run before this event; a run that was never started is not kept."""
@@ -86,11 +85,8 @@ class RunLives:
             course.is_seen_whole, course.checkpoints = False, None
         return course
 
-    def _move(self, course: _Course, fact: FactBody, shown: Mapping[str, bytes]) -> None:
-        before, kind = course.status, fact.type
-        after = status_after(before, kind)
-        if after is None:
-            raise Caught(f"no {kind} follows in a run that is {before or 'not started'}")
+    def _move(self, course: _Course, fact: FactBody, shown: Mapping[str, bytes], after: str) -> None:
+        kind = fact.type
         if "fence" in fact.facts:
             _check_fence(course, fact)
         if kind == SEALED:
@@ -104,6 +100,18 @@ class RunLives:
             _check_run(course, fact, shown["run"])
         if after in OVER:
             course.checkpoints = None
+
+
+def status_of_run(before: str, fact: FactBody) -> str:
+    """Return how a run stands after what is told of it; raise `Caught` if the rules do not allow it."""
+    if not is_by_the_ledger(fact.type, fact.facts):
+        if before not in MAY_BE_TOLD:
+            raise Caught(f"something is told of a run that is {before}: nothing can be added to it")
+        return before
+    after = status_after(before, fact.type)
+    if after is None:
+        raise Caught(f"no {fact.type} follows in a run that is {before or 'not started'}")
+    return after
 
 
 def _check_form(fact: FactBody) -> None:

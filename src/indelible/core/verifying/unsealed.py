@@ -1,7 +1,7 @@
 """Examines events that wait to be sealed: nothing is signed that no key holder wrote or no rule allows. Pure.
 
-The macs show who wrote an event. An old row of an effect that was put back has a valid mac. The event that a writer
-then appends does not follow from the effect's newest event, and that is how it shows.
+The macs show who wrote an event. An old row of an effect or of a run that was put back has a valid mac. The event that
+a writer then appends does not follow from the newest event of the effect or of the run, and that is how it shows.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from indelible.core.values.canonical import decode
 from indelible.core.verifying.bodies import EffectBody, FactBody, commits_of, read_effect_body, read_fact_body, unquoted
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.lives import Life, check_move
+from indelible.core.verifying.run_lives import status_of_run
+from indelible.core.verifying.run_moves import NOT_STARTED, STATUS_AFTER, UNKNOWN, is_by_hand, is_by_the_ledger
 
 Told = tuple[str, int, str]
 """Names a value that tells of a right or a budget: run, number of the event, field."""
@@ -41,13 +43,13 @@ class Unsealed:
         self.rights = []
         self.leaves = []
         read = [_read(one) for one in waiting]
-        lives = _lives_before(read, before)
+        lives, runs = _lives_before(read, before), _runs_before(read, before)
         for one in read:
             run_id, seq = one.row.run_id, one.row.seq
             if run_id in named:
                 continue
             try:
-                self._examine(one, lives)
+                self._examine(one, lives, runs)
             except Caught as caught:
                 self.problems[run_id] = f"event {seq} of run {run_id}: {caught.flaw.what}"
                 named.add(run_id)
@@ -55,12 +57,12 @@ class Unsealed:
                 self.leaves.append(one.row.hash)
         return named
 
-    def _examine(self, one: _Read, lives: dict[str, Life]) -> None:
-        row, event = one
+    def _examine(self, one: _Read, lives: dict[str, Life], runs: dict[str, str]) -> None:
+        row, event, fact = one
         if row.body is None or event_hash(row.body) != row.hash.hex():
             raise Caught("it is gone, or is not what was noted when it was written")
         if event is None:
-            self._examine_fact(row)
+            self._examine_fact(row, fact, runs)
             return
         self._check_writer(row, event.type, event.run, int(event.seq))
         names = tuple(commits_of(event.commits))
@@ -68,11 +70,12 @@ class Unsealed:
         lives[event.effect] = _after(event)
         self.rights += [(row.run_id, row.seq, name) for name in names if name in ("charges", "grant")]
 
-    def _examine_fact(self, one: Waiting) -> None:
-        fact = read_fact_body(_text(one))
+    def _examine_fact(self, one: Waiting, fact: FactBody | None, runs: dict[str, str]) -> None:
         if fact is None:
             raise Caught("it is no event of version 1")
         self._check_writer(one, fact.type, fact.run, fact.seq)
+        if _is_about_run(fact):
+            runs[one.run_id] = status_of_run(runs[one.run_id], fact)
         self.rights += _rights_in(one, fact)
 
     def _check_writer(self, one: Waiting, event_type: str, run: str, seq: int) -> None:
@@ -84,7 +87,8 @@ class Unsealed:
 
 def is_by_holder(macs: Macs, one: Waiting) -> bool:
     """Return whether a key holder wrote an event, for the place where it stands."""
-    event = _read(one).event or read_fact_body(_text(one))
+    _, effect, fact = _read(one)
+    event = effect or fact
     if one.body is None or event is None or event_hash(one.body) != one.hash.hex():
         return False
     is_here = (unquoted(event.run), int(event.seq)) == (one.run_id, one.seq)
@@ -146,10 +150,11 @@ def versions_to_keep(told: Sequence[ToldOf], found: Sequence[Sheet]) -> dict[She
 
 
 class _Read(NamedTuple):
-    """Is an event that waits, and what it says of an effect; None if that is nothing."""
+    """Is an event that waits, and what it says of an effect or of something else; both are None if it is no event."""
 
     row: Waiting
     event: EffectBody | None
+    fact: FactBody | None
 
 
 def _text(one: Waiting) -> str:
@@ -158,7 +163,32 @@ def _text(one: Waiting) -> str:
 
 def _read(one: Waiting) -> _Read:
     values = read_effect_body(_text(one))
-    return _Read(one, None if values is None else EffectBody(*values))
+    return _Read(one, None, read_fact_body(_text(one))) if values is None else _Read(one, EffectBody(*values), None)
+
+
+def _is_about_run(fact: FactBody) -> bool:
+    return is_by_the_ledger(fact.type, fact.facts) or is_by_hand(fact.type, fact.facts)
+
+
+def _runs_before(read: Sequence[_Read], before: Before) -> dict[str, str]:
+    """Return how each run stood before the first event that waits and tells of it.
+
+    What was told by hand, or of a checkpoint, was told of a run that was not over. It does not say more.
+    """
+    first: dict[str, int] = {}
+    for row, _, fact in read:
+        if fact is not None and _is_about_run(fact):
+            first.setdefault(row.run_id, row.seq)
+    bodies = before([(run_id, seq, "") for run_id, seq in first.items()]) if first else []
+    return {run_id: _status(body) for run_id, body in zip(first, bodies, strict=True)}
+
+
+def _status(body: bytes | None) -> str:
+    """Return how a run stood after an event."""
+    if body is None:
+        return NOT_STARTED
+    fact = read_fact_body(body.decode("utf-8", "replace"))
+    return UNKNOWN if fact is None else STATUS_AFTER.get(fact.type, UNKNOWN)
 
 
 def _lives_before(read: Sequence[_Read], before: Before) -> dict[str, Life]:
@@ -167,7 +197,7 @@ def _lives_before(read: Sequence[_Read], before: Before) -> dict[str, Life]:
     An event that commits to a key begins an effect, with an id that was made for it. The store is asked of the others.
     """
     first: dict[str, tuple[Waiting, EffectBody]] = {}
-    for row, event in read:
+    for row, event, _ in read:
         if event is not None and event.effect not in first:
             first[event.effect] = (row, event)
     older = [id_ for id_, (_, event) in first.items() if "key" not in commits_of(event.commits)]

@@ -7,7 +7,7 @@ row says that there are some. All other kinds carry no evidence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from indelible.core.people.credentials import credential_sheet, read_credential
 from indelible.core.people.sheets import person_again
 from indelible.core.people.vouching import provider_sheet, read_provider
 from indelible.core.ports import Store
+from indelible.core.privacy.forgetting import ERASED
 from indelible.core.runs.run import (
     HANDED_OVER,
     LIMITED,
@@ -88,7 +89,7 @@ class ToldSheets:
     delegating: dict[str, Place] = field(default_factory=dict)
     """Holds the runs that delegated, and where that is told first."""
     erased: set[tuple[str, Place]] = field(default_factory=set)
-    """Holds the states of these whose id went with what was on them."""
+    """Holds the states of these of which the record says that what was on them is gone."""
 
     def take(self, event: EffectBody | FactBody, shown: Values) -> None:
         """Takes in one more event."""
@@ -98,6 +99,8 @@ class ToldSheets:
             if kind is not None and kind in event.commits:
                 self._take_named(kind, place, shown.get(kind))
             self._take_clear(event, place)
+            if event.type == ERASED:
+                self._take_erased(place[0], event.facts["erased"])
             return
         if '"approval"' in event.commits:
             self._take_question(event, place, shown.get("approval"))
@@ -114,7 +117,6 @@ class ToldSheets:
 
     def _take_named(self, kind: str, place: Place, shown: bytes | None) -> None:
         if shown is None:
-            self.erased.add((kind, place))
             return
         content = _content(shown)
         before = self.named[kind].get(content.get("id", "current"))
@@ -133,6 +135,11 @@ class ToldSheets:
             runs, (run_id, _) = self.clear["run"], place
             version = runs[run_id].version + 1 if run_id in runs else 1
             runs[run_id] = ToldSheet(place, version, RUN_STATUS_AFTER[event.type], run_id)
+
+    def _take_erased(self, run_id: str, erased: Sequence[Mapping[str, Any]]) -> None:
+        """Takes in what the record says is gone, also of what was shown when it was read: others may be erasing."""
+        for one in erased:
+            self.erased |= {(kind, (run_id, one["seq"])) for kind in one["fields"] if kind in self.named}
 
     def newest_question(self, effect_id: str) -> ToldSheet | None:
         """Gives the approval that an effect's row names; None when nobody was asked."""

@@ -108,7 +108,12 @@ class SqliteJournal:
 
 def _integrate(connection: apsw.Connection, tenant: str, most: int, examine: Examine | None) -> Tree | None:
     def before(places: Sequence[tuple[str, int, str]]) -> list[bytes | None]:
-        found: list[Any] = [connection.execute(SQL["event_before"], (tenant, *place)).get for place in places]
+        found: list[Any] = [
+            connection.execute(SQL["event_before"], (tenant, run_id, seq, effect_id)).get
+            if effect_id
+            else connection.execute(SQL["run_event_before"], (tenant, run_id, seq)).get
+            for run_id, seq, effect_id in places
+        ]
         return found
 
     barred: set[str] = set()
