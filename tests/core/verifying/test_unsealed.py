@@ -114,7 +114,7 @@ def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered()
     assert examine.rights == [(right.run_id, right.seq, "stop")]
     of_effects = right._replace(mac=(right.mac or b"")[:MAC_BYTES])
     assert examine([of_effects], nothing) == {right.run_id}
-    assert rights_told(KEYS, right) == examine.rights + [(right.run_id, right.seq, "stop")]
+    assert rights_told(KEYS, right) == [*examine.rights, (right.run_id, right.seq, "stop")]
     assert rights_told(KEYS, fact) == []
     assert rights_told(KEYS, of_effects) is None
     assert rights_told(KEYS, right._replace(body=b"{}")) is None
