@@ -152,7 +152,9 @@ class Sealer:
                 self._told += examine.rights
                 start = tree.size - len(examine.leaves)
                 edge = self._edge if start else Edge()
-                self._edge = edge.extended(examine.leaves) if edge is not None and edge.size == start else None
+                is_next = edge is not None and edge.size == start
+                self._edge = edge.extended(examine.leaves) if edge is not None and is_next else None
+                self._has_read_on = self._has_read_on and is_next
             if tree is None or tree.size >= goal:
                 break
         if examine is not None and examine.problems:
@@ -167,7 +169,8 @@ class Sealer:
     def _keep_rights(self) -> None:
         """Remember the newest versions of the rights and budgets that signed entries tell of.
 
-        A process that died may have signed what it did not remember, so each process reads on once.
+        A process that died may have signed what it did not remember. So each process reads on once, and again after
+        another one took something into the tree.
         """
         if self._store.macs is None or (self._has_read_on and not self._told):
             return

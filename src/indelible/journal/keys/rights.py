@@ -17,6 +17,7 @@ from indelible.errors import RecordForged
 _READ = "read"
 """Is the kind of what says how many events of a run were read."""
 _PAGE = 500
+_FEW = 16
 
 
 def newest_told(store: Store, macs: Macs, told: Sequence[Told]) -> Known:
@@ -52,9 +53,7 @@ def read_on(store: Store, macs: Macs, *, is_sealed: bool) -> Read:
     """
     told: list[Told] = []
     counts: dict[SheetRef, int] = {}
-    for run_id, count, last in store.journal.runs(macs.tenant, OWN_RUNS, _PAGE):
-        if not run_id.startswith(OWN_RUNS):
-            break
+    for run_id, count, last in _own_runs(store, macs.tenant):
         ref = SheetRef(_READ, run_id)
         number = macs.newest.version(ref)
         for event in _events(store, macs.tenant, run_id, number, count):
@@ -70,6 +69,16 @@ def read_on(store: Store, macs: Macs, *, is_sealed: bool) -> Read:
             raise _forged(run_id)
         counts[ref] = number
     return Read(told, counts)
+
+
+def _own_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:
+    after = OWN_RUNS
+    while page := store.journal.runs(tenant, after, _FEW):
+        for run in page:
+            if not run[0].startswith(OWN_RUNS):
+                return
+            yield run
+        after = page[-1][0]
 
 
 def _events(store: Store, tenant: str, run_id: str, start: int, end: int) -> Iterator[Event]:
