@@ -331,6 +331,7 @@ class Sealer:
         """
         if self._store.macs is None or _is_edge_of(self._edge, tree):
             return
+        self._has_read_on = False
         try:
             self._edge = self._examined(self._store.macs(self._tenant), tree, signed)
         except (Caught, LookupError, ValueError) as problem:
