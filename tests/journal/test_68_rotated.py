@@ -71,6 +71,7 @@ def standalone(bundle: Path, *keys: str) -> int:
     return subprocess.run(command, capture_output=True, check=False).returncode
 
 
+@pytest.mark.timeout(900)  # many bundles; three minutes on a busy machine
 def test_68_run_and_period_bundles_verify_with_every_key_that_was_pinned(
     rotated: tuple[Ledger, list[str]], tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def test_a_ledger_that_nobody_touched_is_verified(ledger: Ledger) -> None:
     assert report.remarks == ["what was never signed and was cut off cannot be seen"]
 
 
+@pytest.mark.timeout(900)  # many changes; two minutes on a busy machine
 def test_every_change_of_every_column_is_caught_or_listed(ledger: Ledger, database: Database, store_url: str) -> None:
     key = pinned_key(ledger._engine.store)
     passed, count = set(), 0
