@@ -352,6 +352,10 @@ def test_nothing_is_entered_on_a_file_that_is_no_longer_there(sqlite_url: str, l
         with pytest.raises(StoreUnavailable, match="replaced"), ledger._engine.store.transaction(ledger.tenant):
             raise AssertionError("it was begun")
         assert handler.entries == 1
+    if lost is deleted:
+        with pytest.raises(Misconfigured, match="belongs there"):
+            Ledger.open(sqlite_url, seal=False)
+        return
     with Ledger.open(sqlite_url, seal=False) as ledger:
         assert ledger.run(numbered(6), handler) == "done"
 

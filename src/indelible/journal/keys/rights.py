@@ -56,7 +56,7 @@ def read_on(store: Store, macs: Macs, *, is_sealed: bool) -> Read:
     for run_id, count, last in _own_runs(store, macs.tenant):
         ref = SheetRef(_READ, run_id)
         number = macs.newest.version(ref)
-        for event in _events(store, macs.tenant, run_id, number, count):
+        for event in _events(store, macs.tenant, run_id, number):
             if is_sealed and store.journal.index_of(macs.tenant, run_id, event.seq) is None:
                 break
             waiting = Waiting(run_id, event.seq, bytes.fromhex(event.hash), event.body, event.mac)
@@ -81,9 +81,11 @@ def _own_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:
         after = page[-1][0]
 
 
-def _events(store: Store, tenant: str, run_id: str, start: int, end: int) -> Iterator[Event]:
-    for first in range(start, end, _PAGE):
-        yield from store.events(tenant, run_id, first - 1, min(_PAGE, end - first))
+def _events(store: Store, tenant: str, run_id: str, start: int) -> Iterator[Event]:
+    """Yield a run's events to its last one: what is kept as its end may have been put back."""
+    while page := store.events(tenant, run_id, start - 1, _PAGE):
+        yield from page
+        start = page[-1].seq + 1
 
 
 def _forged(run_id: str) -> RecordForged:
