@@ -304,3 +304,11 @@ def test_98_the_effects_key_alone_revives_no_grant_that_a_person_ended(
         with suppress(ApprovalPending):
             ledger.run(refund("o-2"), lambda effect: entered.append(2), wait=False)
     assert entered == []
+
+
+def test_98_a_database_whose_ledger_was_deleted_is_refused(store_url: str) -> None:
+    migrate(store_url)
+    with closing(Database(store_url)) as database:
+        database.replace("ledger", [])
+    with pytest.raises(Misconfigured):
+        Ledger.open(store_url, seal=False)

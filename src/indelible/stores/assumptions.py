@@ -12,11 +12,22 @@ from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import STOPPED
 from indelible.core.sheets import NO_SHEETS, SheetFilter, SheetRef, Sheets
 from indelible.core.steps import needed_sheets
+from indelible.errors import Misconfigured
 
 # No move leads on from these, so what was once seen stays true.
 FINAL = frozenset({"succeeded", "denied", "canceled"})
 
 Effects = Mapping[Ref, Effect | None]
+
+
+def named(name: str | None, address: str) -> str:
+    """Return the name of the ledger that a database holds; raise `Misconfigured` if its row was deleted."""
+    if name is None:
+        raise Misconfigured(
+            f"{address} has the tables of a ledger, and the row that names it was deleted; restore a backup: "
+            "docs/how-to/backup.md"
+        )
+    return name
 
 
 def sheets_for(commands: Sequence[Command], effects: Effects, seen: Sheets = NO_SHEETS) -> list[SheetRef]:

@@ -20,6 +20,7 @@ from indelible.core.moving import adds_to_record, check_is_kept_here, origin_of
 from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
+from indelible.stores.assumptions import named
 from indelible.stores.postgres import rows, wire
 from indelible.stores.postgres.address import Target
 from indelible.stores.postgres.alarm import NotifyAlarm, Ringer
@@ -80,14 +81,13 @@ class PostgresStore:
                 session = self._writing.session(until)
                 check_schema(session, self._target, until)
                 name = session.run(SQL["ledger_name"], (), until).get_value(0, 0)
+                return named(None if name is None else name.decode(), self._target.address)
         except (Lost, Rejected) as problem:
             self.close()
             raise explained(self._target, problem) from problem
         except BaseException:
             self.close()
             raise
-        assert name is not None
-        return name.decode()
 
     def _become_a_writer(self) -> None:
         """Takes a name for this process; a forked child is a writer of its own."""

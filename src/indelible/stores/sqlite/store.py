@@ -25,7 +25,7 @@ from indelible.core.moving import origin_of
 from indelible.core.ports import Alarm, Begin, Clock, Compare, Expect, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, Misconfigured, StoreUnavailable
-from indelible.stores.assumptions import is_stop
+from indelible.stores.assumptions import is_stop, named
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
 from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of, make_file
@@ -122,7 +122,8 @@ class SqliteStore:
             self._reader = self._connection()
             undone.callback(self._reader.close)
             self._watched = Watched()
-            self.ledger_name = str(self._reader.execute(SQL["ledger_name"]).get)
+            name: Any = self._reader.execute(SQL["ledger_name"]).get
+            self.ledger_name = named(name, self.address)
             self._check_expected(self.ledger_name)
             self._wake_file = open_beside(f"{self._path}-wake") if self._wakeups else None
             self._place = self._hold_place()
