@@ -143,7 +143,7 @@ class Sealer:
         while waiting:
             try:
                 tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
-            except ValueError as problem:  # another program changed the tree's tables
+            except (LookupError, ValueError) as problem:  # another program changed the tree's tables
                 raise SignerRefused(
                     f"the tree of tenant {self._tenant} is not as it was written ({problem}), so nothing is signed; "
                     "see what was changed: indelible verify. Then restore a backup of the database"
