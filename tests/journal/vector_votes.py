@@ -370,6 +370,14 @@ def charges() -> Iterator[Told]:
         "a part less": (b'[["spend","1","90"]]', BAD),
         "an object": (b"{}", BAD),
         "a name that is none": (b'[[null,"1","90",3600000000]]', BAD),
+        "a number": (b'[["spend","1","90",3600000000,7]]', GOOD),
+        "a number as text": (b'[["spend","1","90",3600000000,"7"]]', BAD),
+        "a number that is true": (b'[["spend","1","90",3600000000,true]]', BAD),
+        "a number that is 0": (b'[["spend","1","90",3600000000,0]]', BAD),
+        "a window of 0": (b'[["spend","1","90",0]]', BAD),
+        "a part more": (b'[["spend","1","90",3600000000,7,8]]', BAD),
+        "one reservation of two budgets": (b'[["spend","1","90",3600000000,7],["all","1","90",3600000000,7]]', GOOD),
+        "one reservation twice": (b'[["spend","1","90",3600000000,7],["spend","1","90",3600000000,7]]', BAD),
     }
     for name, (value, expected) in made.items():
         yield f"charges: {name}", book.with_value(index, "charges", value), expected

@@ -7,7 +7,7 @@ import { hashed } from './identity'
 import { NOT_ASKED, UNKNOWN, type Before } from './lives'
 import { isName, samePerson } from './names'
 import rules from './rules.json'
-import { checkCharges, later, readApproval, readCredential, readDelegation, readGrant, readPerson, readPolicy, readProvider, readStop, readVerdict, type Approval, type Delegation, type Grant, type Vote } from './sheets'
+import { later, readApproval, readCredential, readDelegation, readGrant, readPerson, readPolicy, readProvider, readReservations, readStop, readVerdict, type Approval, type Delegation, type Grant, type Vote } from './sheets'
 import { lacking, voted } from './votes'
 
 type Values = ReadonlyMap<string, Bytes>
@@ -27,12 +27,27 @@ const isOver = ({ is_ended, uses_left }: Grant) => is_ended || uses_left < 1
 const tenantOf = (log: string) => unquoted(log.slice(log.indexOf('/') + 1 || log.length))
 const unquoted = (text: string) => text.replace(/(?:%[0-9a-fA-F]{2})+/g, (run) => new TextDecoder().decode(Uint8Array.from(run.match(/[^%]{2}/g)!, (pair) => Number.parseInt(pair, 16))))
 
+/** Is a set of numbers from 1 that come one after the other but for a few, in little room. */
+class Numbers {
+  #next = 1
+  readonly #later = new Set<number>()
+
+  /** Adds a number; says whether it was not there. */
+  add(number: number): boolean {
+    if (number < this.#next || this.#later.has(number)) return false
+    this.#later.add(number)
+    while (this.#later.delete(this.#next)) this.#next += 1
+    return true
+  }
+}
+
 /** Takes in what a journal tells of permissions; throws `Caught` at the first that does not hold. */
 export class Permissions {
   readonly #asked = new Map<string, Asked>()
   readonly #grants = new Map<string, Map<number, Kept>>()
   readonly #delegations: Delegation[] = []
   readonly #delegated: { readonly giver: string; readonly vote: Vote }[] = []
+  readonly #reserved = new Map<string, Numbers>()
   readonly #unshown = new Set<string>()
 
   /** `isWhole` says that every event of every run is shown. */
@@ -45,7 +60,11 @@ export class Permissions {
     const verdict = judged ? readVerdict(judged) : null
     if (verdict) checkVerdict(event, before, verdict.decision)
     const charges = shown.get('charges')
-    if (charges) checkCharges(charges)
+    for (const [budget, number] of charges ? readReservations(charges) : []) {
+      const taken = this.#reserved.get(budget) ?? new Numbers()
+      this.#reserved.set(budget, taken)
+      if (!taken.add(number)) throw new Caught(`another event took reservation ${number} of ${budget} too: an older row was put back`)
+    }
     const policy = verdict ? verdict.policy : 'policy' in event.commits ? null : ''
     const known = this.#known(event, before, shown)
     if ('approval' in event.commits) await this.#takeApproval(event, known, policy, shown.get('approval'))

@@ -136,11 +136,12 @@ export const readCredential = (value: Bytes) =>
 export const readRun = (value: Bytes) =>
   read<Run & { readonly checkpointing: { readonly every: number | null; readonly every_progress: number | null } }>('run', value, ({ checkpointing: { every, every_progress } }) => (every ?? 1) > 0 && (every_progress ?? 1) > 0)
 
-/** Throws `Caught` unless this is what a call takes from budgets. */
-export function checkCharges(value: Bytes): void {
+/** Gives the reservations that charges tell of, as budget and number; throws `Caught` unless they are charges. */
+export function readReservations(value: Bytes): readonly (readonly [string, number])[] {
   const content: unknown = JSON.parse(new TextDecoder().decode(value))
-  const isCharge = (one: unknown) => Array.isArray(one) && one.length === 4 && typeof one[0] === 'string' && one.slice(1, 3).every((text) => typeof text === 'string' && AMOUNT.test(text)) && Number.isSafeInteger(one[3])
-  if (!Array.isArray(content) || !content.every(isCharge)) throw new Caught('its charges are none: each has a name, an amount, a limit and a window')
+  const isCharge = (one: unknown) => Array.isArray(one) && (one.length === 4 || one.length === 5) && typeof one[0] === 'string' && one.slice(1, 3).every((text) => typeof text === 'string' && AMOUNT.test(text)) && one.slice(3).every(Number.isSafeInteger) && one.at(-1) > 0
+  if (!Array.isArray(content) || !content.every(isCharge)) throw new Caught('its charges are none: each has a name, an amount, a limit, a window, and maybe a number')
+  return content.filter((one: unknown[]) => one.length === 5).map((one: unknown[]) => [one[0] as string, one[4] as number] as const)
 }
 
 const areScopes = (scopes: readonly string[], known: readonly string[]) => scopes.length > 0 && scopes.every((one) => known.includes(one))

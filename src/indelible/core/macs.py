@@ -5,7 +5,8 @@ has two keys. The *effects* key is symmetric, and every process that writes has 
 effects and sheets carries a mac made with it. The *rights* key is a pair: credentials, people, grants, votes, the
 policy and the stop also carry a signature, which every writer can check and only a holder of the private half can make.
 
-An old row that is put back has a valid mac. So the newest version of each right is remembered outside the database.
+An old row that is put back has a valid mac. So the newest version of each right is remembered outside the database, and
+of each budget how many reservations were made.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from json import JSONEncoder
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from indelible.core.effects.effect import Effect
+from indelible.core.policy.budgets import read_budget
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import KeyUnusable, RecordForged
@@ -258,9 +260,9 @@ class Macs:
         if sheet.kind == "grant" and is_ended(sheet.kind, sheet.read()):  # it gives nothing, so it is never too old
             self.newest.note(sheet.ref, ENDED)
             return sheet
-        newest = known.get(sheet.ref, 0)
-        if sheet.version >= newest:
-            self.newest.note(sheet.ref, sheet.version)
+        newest, version = known.get(sheet.ref, 0), _remembered_version(sheet)
+        if version >= newest:
+            self.newest.note(sheet.ref, version)
             return sheet
         if sheet.kind == "stop" and sheet.status == _STOPPED:  # an old stop is believed: it lets nothing run
             return replace(sheet, version=newest, row_version=sheet.version)
@@ -355,6 +357,11 @@ class Unchecked(Macs):
     def believed_list(self, found: list[Sheet], selected: SheetFilter, known: Known) -> list[Sheet]:
         """Return what was found."""
         return found
+
+
+def _remembered_version(sheet: Sheet) -> int:
+    """Return what only grows of a sheet; a budget that an older one is put in place of takes reservations again."""
+    return read_budget(sheet).taken if sheet.kind == "budget" else sheet.version
 
 
 def is_ended(kind: str, content: Mapping[str, Any]) -> bool:

@@ -31,9 +31,9 @@ from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.unsealed import Told, Unsealed, is_by_holder
+from indelible.core.verifying.unsealed import ToldOf, Unsealed, is_by_holder, reserved_twice
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, RecordForged, SignerRefused
-from indelible.journal.keys.rights import newest_told, read_on
+from indelible.journal.keys.rights import newest_told, read_on, told_in
 
 log = logging.getLogger("indelible.journal")
 
@@ -70,8 +70,10 @@ class Sealer:
         self._origin: str | None = None
         self._edge: Edge | None = None
         """Is the edge of a tree of which a key holder wrote each entry; None if that is not known of the newest one."""
-        self._told: list[Told] = []
-        """Names what was told of rights and budgets in entries of the tree whose head is not signed yet."""
+        self._told: list[ToldOf] = []
+        """Is what entries of the tree whose head is not signed yet told of rights and budgets."""
+        self._told_before: list[ToldOf] = []
+        """Is what the entries told that the newest signed head covers and the one before it does not."""
         self._has_read_on = False
         self._newest: tuple[str, Note] | None = None
         """Is the head whose signature was checked last."""
@@ -139,7 +141,9 @@ class Sealer:
         """Takes into the tree what waits now. What comes in meanwhile is left to the next seal: it may never end."""
         waiting = self._journal.waiting(self._tenant)  # first: what is taken in between these two is then counted twice
         goal = self._journal.tree(self._tenant).size + waiting
-        examine = None if self._store.macs is None else Unsealed(self._store.macs(self._tenant))
+        macs = None if self._store.macs is None else self._store.macs(self._tenant)
+        examine = None if macs is None else Unsealed(macs)
+        problems: dict[str, str] = {}
         while waiting:
             try:
                 tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
@@ -148,8 +152,10 @@ class Sealer:
                     f"the tree of tenant {self._tenant} is not as it was written ({problem}), so nothing is signed; "
                     "see what was changed: indelible verify. Then restore a backup of the database"
                 ) from problem
-            if examine is not None and tree is not None:
-                self._told += examine.rights
+            if macs is not None and examine is not None and tree is not None:
+                told = told_in(self._store, macs, examine.rights)
+                problems |= reserved_twice(told, [*self._told_before, *self._told])
+                self._told += told
                 start = tree.size - len(examine.leaves)
                 edge = self._edge if start else Edge()
                 is_next = edge is not None and edge.size == start
@@ -157,13 +163,13 @@ class Sealer:
                 self._has_read_on = self._has_read_on and is_next
             if tree is None or tree.size >= goal:
                 break
-        if examine is not None and examine.problems:
-            self._stop_for(examine.problems)
+        if examine is not None and (problems := problems | examine.problems):
+            self._stop_for(problems)
 
     def _stop_for(self, problems: Mapping[str, str]) -> None:
-        """Stop all effects, for the database was changed by a program that has no key; the runs named stay unsealed."""
+        """Stop all effects, for the database was changed by a program that has no key."""
         named = "; ".join(problems[run_id] for run_id in sorted(problems)[:_MOST_NAMED])
-        log.error("%s is not sealed as a whole: %s", self.origin, named)
+        log.error("%s was changed by a program without keys: %s", self.origin, named)
         _change_stop(self._store, self._tenant, self._stamp, lambda last, at: stop_of_forgery(last, named, at))
 
     def _keep_rights(self) -> None:
@@ -181,7 +187,7 @@ class Sealer:
             self._stop_for({self._tenant: str(problem)})
             raise
         macs.newest.keep({**newest_told(self._store, macs, [*self._told, *read.told]), **read.counts})
-        self._told, self._has_read_on = [], True
+        self._told_before, self._told, self._has_read_on = self._told, [], True
 
     def record(self, event_type: str, facts: Mapping[str, Any]) -> int:
         """Tells something about the journal in the journal, and gives the event's number in its run."""

@@ -23,6 +23,7 @@ from indelible.core.policy.budgets import (
     SLICES,
     Budget,
     Exceeded,
+    Reserved,
     budget_ref,
     charges_json,
     read_budget,
@@ -64,10 +65,11 @@ TICK = timedelta(microseconds=1)
 SLICE = HOUR / SLICES
 
 
-def kept(changed: list[Sheet] | Exceeded, sheets: Sheets | None = None) -> dict[Any, Any]:
+def kept(changed: list[Sheet] | Reserved | Exceeded, sheets: Sheets | None = None) -> dict[Any, Any]:
     """Gives the sheets after a change."""
     assert not isinstance(changed, Exceeded)
-    return {**NONE, **(sheets or {}), **{sheet.ref: sheet for sheet in changed}}
+    written = changed.sheets if isinstance(changed, Reserved) else changed
+    return {**NONE, **(sheets or {}), **{sheet.ref: sheet for sheet in written}}
 
 
 def budget(sheets: Sheets, name: str = "spend") -> Budget:
@@ -79,12 +81,12 @@ def budget(sheets: Sheets, name: str = "spend") -> Budget:
 
 def test_what_is_reserved_is_taken_until_it_is_spent_or_given_back() -> None:
     taken = kept(reserve([charge(2)], NONE, NOON))
-    assert budget(taken) == Budget(Decimal(2), {})
+    assert budget(taken) == Budget(Decimal(2), {}, 1)
     assert budget(taken).used(charge(), NOON) == 2
     given_back = kept(release([charge(2)], taken))
-    assert budget(given_back) == Budget(Decimal(0), {})
+    assert budget(given_back) == Budget(Decimal(0), {}, 1)
     spent = kept(spend([charge(2)], taken, NOON))
-    assert budget(spent) == Budget(Decimal(0), {slice_end(NOON, HOUR): Decimal(2)})
+    assert budget(spent) == Budget(Decimal(0), {slice_end(NOON, HOUR): Decimal(2)}, 1)
     assert budget(spent).used(charge(), NOON) == 2
 
 
@@ -123,6 +125,17 @@ def test_what_was_reserved_before_makes_room_for_what_is_reserved_instead() -> N
     moved = kept(reserve([charge(3, budget="other")], taken, NOON, instead_of=[charge(4)]), taken)
     assert (budget(moved).reserved, budget(moved, "other").reserved) == (0, 3)
     assert reserve([charge(6)], taken, NOON, instead_of=[charge(4)]) == Exceeded(charge(6), Decimal(0))
+
+
+def test_98_each_reservation_of_a_budget_has_a_number_of_its_own() -> None:
+    first = reserve([charge(1), charge(1, budget="calls")], NONE, NOON)
+    assert isinstance(first, Reserved)
+    assert [one.number for one in first.charges] == [1, 1]
+    sheets = kept(spend(first.charges, kept(first), NOON), kept(first))
+    again = reserve([charge(1)], sheets, NOON, instead_of=first.charges[:1])
+    assert isinstance(again, Reserved)
+    assert [one.number for one in again.charges] == [2]
+    assert read_charges(charges_json(again.charges)) == again.charges
 
 
 def test_a_budget_is_never_in_debt_to_anybody() -> None:
@@ -457,8 +470,8 @@ def test_amounts_are_added_exactly_whatever_the_thread_rounds_to() -> None:
     with localcontext() as rounded:
         rounded.prec = 3
         held = reserve([taken], NONE, NOON)
-        assert isinstance(held, list)
-        assert isinstance(reserve([charge(amount=4, limit=1040)], {held[0].ref: held[0]}, NOON), Exceeded)
+        assert not isinstance(held, Exceeded)
+        assert isinstance(reserve([charge(amount=4, limit=1040)], kept(held), NOON), Exceeded)
 
 
 @pytest.mark.parametrize("amount", ["1e101", "1e-101", "1" * 101])

@@ -22,7 +22,8 @@ def payload(field: str, value: bytes) -> Payload:
     [
         ("credential", b'{"id":"key_1","version":2}', [(TOKEN, 2)]),
         ("policy", b'{"version":"9232e480"}', [(POLICY, 0)]),
-        ("charges", b'[["money","60","100",86400000000]]', [(SheetRef("budget", "money"), 0)]),
+        ("charges", b'[["money","60","100",86400000000,7]]', [(SheetRef("budget", "money"), 7)]),
+        ("charges", b'[["money","60","100",86400000000]]', []),
         ("grant", b'{"id":"grt_1","is_ended":false,"version":2}', [(GRANT, 2)]),
         ("grant", b'{"id":"grt_1","is_ended":true,"version":3}', [(GRANT, ENDED)]),
         ("reason", b'{"id":"key_1","version":2}', []),

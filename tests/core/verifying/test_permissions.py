@@ -27,6 +27,7 @@ from indelible.core.people.vouching import ProviderRules, provider_sheet, read_a
 from indelible.core.privacy.encryption import DataKey
 from indelible.core.sheets import Sheet, body_of
 from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.permissions import Numbers
 from tests.core.explored import Path, examine, pinned
 from tests.core.forged import Journal, changed, leaves
 from tests.core.making import (
@@ -572,3 +573,8 @@ def test_people_that_are_invited_and_revoked_hold() -> None:
 def test_a_revocation_that_leaves_the_person_in_is_caught() -> None:
     told = people_told(replace(PERSON, version=2))
     assert "person is another than it says" in str(caught(told.events, told.shown))
+
+
+def test_98_a_number_is_there_once_in_whatever_order_numbers_come() -> None:
+    numbers = Numbers()
+    assert [numbers.add(one) for one in (2, 1, 4, 2, 4, 3, 1, 5)] == [True, True, True, False, False, True, False, True]

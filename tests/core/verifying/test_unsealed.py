@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from indelible.core.batch import Batch
@@ -17,7 +18,16 @@ from indelible.core.journal.set_back import stop_of_forgery
 from indelible.core.macs import MAC_BYTES
 from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ONE_AT_A_TIME
-from indelible.core.verifying.unsealed import Unsealed, is_by_holder, remembered_in, rights_told
+from indelible.core.sheets import SheetRef
+from indelible.core.verifying.unsealed import (
+    ToldOf,
+    Unsealed,
+    is_by_holder,
+    remembered_in,
+    reserved_twice,
+    rights_told,
+    versions_to_keep,
+)
 from tests.core.making import NOON, Shelf, charge, charging, finish, open_command, relinquish, stamp
 from tests.core.test_macs import macs
 
@@ -129,9 +139,22 @@ def test_what_is_taken_from_budgets_is_remembered() -> None:
 
 
 def test_what_keeps_a_resource_for_one_call_at_a_time_is_not_remembered() -> None:
-    kept, of_resource = charge(), charge(budget=f"{ONE_AT_A_TIME}lock", window=timedelta(milliseconds=1))
+    kept = replace(charge(), number=3)
+    of_resource = replace(charge(budget=f"{ONE_AT_A_TIME}lock", window=timedelta(milliseconds=1)), number=1)
     told = remembered_in(Payload("r", 0, "charges", b"", charges_json((kept, of_resource))))
-    assert [one.ref for one in told] == [budget_ref("spend")]
+    assert [one.ref for one in told] == [budget_ref("spend"), SheetRef("resource", "lock")]
+    assert versions_to_keep(told, []) == {budget_ref("spend"): 3}
+
+
+def test_98_a_reservation_that_two_events_tell_shows_a_row_that_was_put_back() -> None:
+    def told(kind: str, number: int, run_id: str) -> ToldOf:
+        return ToldOf(SheetRef(kind, "x"), number, run_id, 4)
+
+    first = told("budget", 1, "a")
+    others = [told("budget", 2, "b"), told("resource", 1, "c"), told("grant", 1, "d"), told("grant", 1, "e")]
+    assert reserved_twice([first, *others], []) == {}
+    assert reserved_twice([first, told("budget", 1, "b")], []).keys() == {"b"}
+    assert reserved_twice([told("resource", 1, "f")], others).keys() == {"f"}
 
 
 def test_a_forgery_stops_effects_once_and_leaves_a_stop_that_stands() -> None:

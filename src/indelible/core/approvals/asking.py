@@ -243,7 +243,7 @@ def _amend(
     reserved = budgets.reserve(charges, sheets, now, instead_of=had)
     if isinstance(reserved, Exceeded):
         return _not(_too_dear(reserved), approval, effect)
-    charged = charges_json(charges) if charges else None
+    charged = charges_json(reserved.charges) if charges else None
     edited = replace(effect, args_json=command.args_json, opened_seq=seq, charges_json=charged)
     asked = ask(
         approval.id,
@@ -266,7 +266,7 @@ def _amend(
         committed["subject"] = command.subject_json
     if charged is not None:
         committed["charges"] = charged
-    change = Change(waiting, "approval_edited", committed, (approval_sheet(asked), *told, *reserved))
+    change = Change(waiting, "approval_edited", committed, (approval_sheet(asked), *told, *reserved.sheets))
     return Step(
         Decided(asked, waiting),
         (change, *taken_with(command.takes, effect, approval, command.stamp.at, seq + 1, beside)),

@@ -90,7 +90,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         args_json=command.args_json,
         detail_json=None,
         permission_id=_mark_of(grant),
-        charges_json=charges_json(verdict.charges) if verdict.charges else None,
+        charges_json=charges_json(reserved.charges) if reserved.charges else None,
         turn=command.turn,
     )
     committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
@@ -99,8 +99,8 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         committed["charges"] = effect.charges_json
     if asks:
         assert verdict.question is not None
-        return _asking(command, effect, verdict.question, now, committed, reserved)
-    change = Change(effect, "tool_call_started", committed, (*grant, *reserved))
+        return _asking(command, effect, verdict.question, now, committed, reserved.sheets)
+    change = Change(effect, "tool_call_started", committed, (*grant, *reserved.sheets))
     return Step(Claimed(Claim(effect, command.token, holder=holder)), (change,))
 
 
@@ -482,18 +482,21 @@ def _charged(
 
     With new arguments, the call gives back all else that it had. With the same, it keeps that: it may have happened.
     """
-    charges, had = command.verdict.charges, read_charges(effect.charges_json)
+    charges = command.verdict.charges
+    had = tuple(replace(charge, number=None) for charge in read_charges(effect.charges_json))
     is_judged = are_args_new or _has_same_args(command, effect, approval_of(effect, sheets))
     if not is_judged:
         return effect, []  # the editor has reserved what the edit takes
     named = {charge.budget for charge in charges}
     kept = () if are_args_new else tuple(charge for charge in had if charge.budget not in named)
-    whole = charges_json((*charges, *kept)) if charges or kept else None
-    if whole == effect.charges_json:
+    if (*charges, *kept) == had:
         return effect, []
     replaced = [charge for charge in had if charge not in kept]
     reserved = budgets.reserve(charges, sheets, now, instead_of=replaced)
-    return reserved if isinstance(reserved, Exceeded) else (replace(effect, charges_json=whole), reserved)
+    if isinstance(reserved, Exceeded):
+        return reserved
+    whole = (*reserved.charges, *kept)
+    return replace(effect, charges_json=charges_json(whole) if whole else None), reserved.sheets
 
 
 def _waiting(command: Open, effect: Effect) -> Effect:

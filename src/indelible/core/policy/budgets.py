@@ -3,16 +3,18 @@
 A call reserves its amount before it may run, also while it waits for a person or is in doubt; a success spends it and a
 failure gives it back. What was spent is kept in slices of the window. A slice counts until all of it has left the
 window, so the limit holds for every stretch of that length, wherever it begins.
+
+Reservations are numbered. If an old row is put back, the next reservation repeats a number, and that is how it shows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Context, Decimal, Inexact
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from indelible.core.policy.verdicts import Charge
 from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
@@ -34,12 +36,15 @@ def exact_sum(one: Decimal, other: Decimal) -> Decimal:
 class Budget:
     """Is how a budget stands: what is reserved, and what was spent, by when the slice of time ends it was spent in.
 
+    `taken` counts the reservations that were ever made.
+
     Ends are counted in microseconds since 1970, so that they mean the same when a policy gives the budget another
     window.
     """
 
     reserved: Decimal
     spent: Mapping[int, Decimal]
+    taken: int = 0
 
     def used(self, charge: Charge, now: datetime) -> Decimal:
         """Gives how much of the window that ends now is gone."""
@@ -50,15 +55,19 @@ class Budget:
         return {end: amount for end, amount in self.spent.items() if end > oldest}
 
     def reserve(self, amount: Decimal) -> Budget:
-        """Gives the budget with more reserved, or with less; never with less than nothing."""
-        return Budget(max(exact_sum(self.reserved, amount), Decimal(0)), self.spent)
+        """Return the budget with more reserved."""
+        return replace(self, reserved=exact_sum(self.reserved, amount), taken=self.taken + 1)
+
+    def release(self, amount: Decimal) -> Budget:
+        """Return the budget with less reserved, but never with less than nothing."""
+        return replace(self, reserved=max(exact_sum(self.reserved, amount.copy_negate()), Decimal(0)))
 
     def spend(self, charge: Charge, now: datetime) -> Budget:
         """Gives the budget when what was reserved is spent; what has left the window is forgotten."""
         spent = self._within(charge, now)
         end = slice_end(now, charge.window)
         spent[end] = exact_sum(spent.get(end, Decimal(0)), charge.amount)
-        return Budget(max(exact_sum(self.reserved, charge.amount.copy_negate()), Decimal(0)), spent)
+        return replace(self.release(charge.amount), spent=spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,13 @@ class Exceeded:
     used: Decimal
 
 
+class Reserved(NamedTuple):
+    """Is what a call reserved: its charges, each with its number, and the sheets of their budgets."""
+
+    charges: tuple[Charge, ...]
+    sheets: list[Sheet]
+
+
 def slice_end(now: datetime, window: timedelta) -> int:
     """Gives when the slice of the window ends that a moment lies in, in microseconds since 1970."""
     number = (now - _START) * SLICES // window
@@ -77,21 +93,23 @@ def slice_end(now: datetime, window: timedelta) -> int:
 
 def reserve(
     charges: Iterable[Charge], sheets: Sheets, now: datetime, instead_of: Iterable[Charge] = ()
-) -> list[Sheet] | Exceeded:
+) -> Reserved | Exceeded:
     """Reserves what a call takes from each of its budgets, or says which one does not have it.
 
     `instead_of` is what it reserved before, and gives back in the same move.
     """
+    numbered = []
     charges, instead_of = tuple(charges), tuple(instead_of)
     standing = _read((*instead_of, *charges), sheets)
     for charge in instead_of:
-        standing[charge.budget] = standing[charge.budget].reserve(charge.amount.copy_negate())
+        standing[charge.budget] = standing[charge.budget].release(charge.amount)
     for charge in charges:
         used = standing[charge.budget].used(charge, now)
         if exact_sum(used, charge.amount) > charge.limit:
             return Exceeded(charge, used)
         standing[charge.budget] = standing[charge.budget].reserve(charge.amount)
-    return _written(standing, sheets)
+        numbered.append(replace(charge, number=standing[charge.budget].taken))
+    return Reserved(tuple(numbered), _written(standing, sheets))
 
 
 def release(charges: Iterable[Charge], sheets: Sheets) -> list[Sheet]:
@@ -99,7 +117,7 @@ def release(charges: Iterable[Charge], sheets: Sheets) -> list[Sheet]:
     charges = tuple(charges)
     standing = _read(charges, sheets)
     for charge in charges:
-        standing[charge.budget] = standing[charge.budget].reserve(charge.amount.copy_negate())
+        standing[charge.budget] = standing[charge.budget].release(charge.amount)
     return _written(standing, sheets)
 
 
@@ -110,7 +128,7 @@ def spend(charges: Iterable[Charge], sheets: Sheets, now: datetime) -> list[Shee
     for charge in charges:
         budget = standing[charge.budget]
         is_kept = charge.is_of_resource  # free again as soon as its call has ended
-        standing[charge.budget] = budget.reserve(charge.amount.copy_negate()) if is_kept else budget.spend(charge, now)
+        standing[charge.budget] = budget.release(charge.amount) if is_kept else budget.spend(charge, now)
     return _written(standing, sheets)
 
 
@@ -124,7 +142,8 @@ def read_budget(sheet: Sheet | None) -> Budget:
     if sheet is None:
         return Budget(Decimal(0), {})
     content = sheet.read()
-    return Budget(Decimal(content["reserved"]), {end: Decimal(amount) for end, amount in content["spent"]})
+    spent = {end: Decimal(amount) for end, amount in content["spent"]}
+    return Budget(Decimal(content["reserved"]), spent, content.get("taken", 0))
 
 
 def _read(charges: Iterable[Charge], sheets: Sheets) -> dict[str, Budget]:
@@ -138,7 +157,7 @@ def _written(standing: Mapping[str, Budget], sheets: Sheets) -> list[Sheet]:
 
 def _sheet_after(before: Sheet | None, name: str, budget: Budget) -> Sheet:
     spent = [[end, str(amount)] for end, amount in sorted(budget.spent.items())]
-    body = body_of({"reserved": str(budget.reserved), "spent": spent})
+    body = body_of({"reserved": str(budget.reserved), "spent": spent, "taken": budget.taken})
     if before is None:
         return Sheet(kind="budget", id=name, status="open", topic=name, body=body)
     return before.after(status="open", body=body)
@@ -149,13 +168,12 @@ def _sheet_after(before: Sheet | None, name: str, budget: Budget) -> Sheet:
 
 def charges_json(charges: Iterable[Charge]) -> bytes:
     """Gives the bytes by which an effect remembers what it reserved."""
-    return encode(
-        [
-            [charge.budget, str(charge.amount), str(charge.limit), charge.window // timedelta(microseconds=1)]
-            for charge in charges
-        ],
-        root="charges",
-    )
+    return encode([_items_of(charge) for charge in charges], root="charges")
+
+
+def _items_of(charge: Charge) -> list[str | int]:
+    number = [] if charge.number is None else [charge.number]
+    return [charge.budget, str(charge.amount), str(charge.limit), charge.window // _TICK, *number]
 
 
 def read_charges(recorded: bytes | None) -> tuple[Charge, ...]:
@@ -164,6 +182,12 @@ def read_charges(recorded: bytes | None) -> tuple[Charge, ...]:
         return ()
     content: Any = decode(recorded)
     return tuple(
-        Charge(budget=name, amount=Decimal(amount), limit=Decimal(limit), window=timedelta(microseconds=window))
-        for name, amount, limit, window in content
+        Charge(
+            budget=name,
+            amount=Decimal(amount),
+            limit=Decimal(limit),
+            window=window * _TICK,
+            number=number[0] if number else None,
+        )
+        for name, amount, limit, window, *number in content
     )

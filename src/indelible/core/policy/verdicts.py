@@ -31,12 +31,16 @@ def is_countable(amount: Decimal) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
-    """Is what a call takes from a budget: `limit` is how much there is in any `window`."""
+    """Is what a call takes from a budget: `limit` is how much there is in any `window`.
+
+    `number` counts the reservations of the budget from 1. It is told once, by the event that reserves.
+    """
 
     budget: str
     limit: Decimal
     window: timedelta
     amount: Decimal
+    number: int | None = None
 
     @property
     def is_of_resource(self) -> bool:

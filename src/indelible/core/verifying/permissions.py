@@ -30,13 +30,13 @@ from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.moves import CHECKED, NOT_ASKED, UNKNOWN
 from indelible.core.verifying.sheet_bodies import (
     approval_in,
-    check_charges,
     credential_in,
     delegation_in,
     grant_in,
     person_in,
     policy_version_in,
     provider_in,
+    reservations_in,
     stop_in,
     verdict_in,
 )
@@ -92,6 +92,24 @@ class _ByDelegation:
         return are_they and delegation.credential == self.vote.delegated_with
 
 
+class Numbers:
+    """Is a set of numbers from 1 that come one after the other but for a few, in little room."""
+
+    def __init__(self) -> None:
+        self._next = 1
+        self._later: set[int] = set()
+
+    def add(self, number: int) -> bool:
+        """Add a number; return whether it was not there."""
+        if number < self._next or number in self._later:
+            return False
+        self._later.add(number)
+        while self._next in self._later:
+            self._later.remove(self._next)
+            self._next += 1
+        return True
+
+
 class Permissions:
     """Takes in what a journal tells of permissions, and raises `Caught` at the first that does not hold."""
 
@@ -101,6 +119,8 @@ class Permissions:
         self._grants: dict[str, dict[int, tuple[Grant, Place]]] = {}
         self._delegations: list[Delegation] = []
         self._by_delegation: list[_ByDelegation] = []
+        self._reserved: dict[str, Numbers] = {}
+        """Names the reservations of each budget."""
         self._unshown: set[str] = set()
         """Names the kinds of which something was not shown, so that nobody can say what was not there."""
         self.used = 0
@@ -116,8 +136,9 @@ class Permissions:
         verdict = verdict_in(shown["policy"]) if "policy" in shown else None
         if verdict is not None:
             _check_verdict(telling, before, verdict["decision"])
-        if "charges" in shown:
-            check_charges(shown["charges"])
+        for budget, number in reservations_in(shown["charges"]) if "charges" in shown else ():
+            if not self._reserved.setdefault(budget, Numbers()).add(number):
+                raise Caught(f"another event took reservation {number} of {budget} too: an older row was put back")
         policy = verdict["policy"] if verdict is not None else None if "policy" in telling.names else ""
         known = self._known(telling, before, shown)
         place = (index, telling.run_id, telling.seq)

@@ -207,7 +207,7 @@ _CHECKPOINT = {
     "v": 1,
 }
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_CHARGE = (str, str, str, int)
+_CHARGE = (str, str, str, int, int)
 _AMOUNT = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:E[+-][0-9]+)?")
 _VERDICT = {"decision": STRICTEST, "policy": str, "rule": str, "why": str}
 SHEETS: dict[str, Any] = {
@@ -354,14 +354,15 @@ def policy_version_in(value: bytes) -> str:
     return str(content["version"])
 
 
-def check_charges(value: bytes) -> None:
-    """Raises `Caught` unless this is what a call takes from budgets."""
+def reservations_in(value: bytes) -> list[tuple[str, int]]:
+    """Return the reservations that charges tell of: budget and number. Raise `Caught` unless they are charges."""
     content: Any = decode(value)
     if type(content) is not list or not all(map(_is_charge, content)):
-        raise Caught("its charges are none: each has a name, an amount, a limit and a window")
+        raise Caught("its charges are none: each has a name, an amount, a limit, a window, and maybe a number")
+    return [(one[0], one[-1]) for one in content if len(one) == len(_CHARGE)]
 
 
 def _is_charge(one: Any) -> bool:
-    if type(one) is not list or len(one) != len(_CHARGE) or not all(map(fits, one, _CHARGE)):
+    if type(one) is not list or len(one) not in (len(_CHARGE) - 1, len(_CHARGE)) or not all(map(fits, one, _CHARGE)):
         return False
-    return all(_AMOUNT.fullmatch(text) for text in one[1:3])
+    return all(_AMOUNT.fullmatch(text) for text in one[1:3]) and one[-1] > 0

@@ -1,18 +1,20 @@
 """Examines events that wait to be sealed: nothing is signed that no key holder wrote or no rule allows. Pure.
 
 The macs show who wrote an event. An old row of an effect or of a run that was put back has a valid mac. The event that
-a writer then appends does not follow from the newest event of the effect or of the run, and that is how it shows.
+a writer then appends does not follow from the newest event of the effect or of the run, and that is how it shows. Of
+an old row of a budget, it shows that two events tell of the same reservation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from indelible.core.events import Payload, event_hash
 from indelible.core.journal.journal import Before, Waiting
 from indelible.core.macs import ENDED, REMEMBERED, RIGHT_EVENTS, Macs, is_ended
 from indelible.core.policy.budgets import budget_ref, read_charges
+from indelible.core.policy.verdicts import Charge
 from indelible.core.sheets import Sheet, SheetRef
 from indelible.core.values.canonical import decode
 from indelible.core.verifying.bodies import EffectBody, FactBody, commits_of, read_effect_body, read_fact_body, unquoted
@@ -23,6 +25,7 @@ from indelible.core.verifying.run_moves import NOT_STARTED, STATUS_AFTER, UNKNOW
 
 Told = tuple[str, int, str]
 """Names a value that tells of a right or a budget: run, number of the event, field."""
+_RESERVED = ("budget", "resource")
 
 
 class Unsealed:
@@ -108,7 +111,10 @@ def _rights_in(one: Waiting, fact: FactBody) -> list[Told]:
 
 
 class ToldOf(NamedTuple):
-    """Is what an event told of a sheet that is remembered; `version` is 0 where the value does not say it."""
+    """Is what an event told of a sheet that is remembered, or of a resource that a call keeps to itself.
+
+    `version` is 0 where the value does not say it. Of budgets and resources it is the number of the reservation.
+    """
 
     ref: SheetRef
     version: int
@@ -123,8 +129,8 @@ def remembered_in(payload: Payload) -> list[ToldOf]:
         return []
     try:
         if kind == "charges":
-            charges = read_charges(payload.value)
-            return [ToldOf(budget_ref(charge.budget), 0, *place) for charge in charges if not charge.is_of_resource]
+            taken = [(charge, charge.number) for charge in read_charges(payload.value)]
+            return [ToldOf(_reserved_ref(charge), number, *place) for charge, number in taken if number is not None]
         content: Any = decode(payload.value)
         version = ENDED if is_ended(kind, content) else content.get("version")
         ref = SheetRef(kind, content.get("id", "current"))
@@ -133,14 +139,33 @@ def remembered_in(payload: Payload) -> list[ToldOf]:
         return []
 
 
+def _reserved_ref(charge: Charge) -> SheetRef:
+    return SheetRef("resource", charge.resource) if charge.is_of_resource else budget_ref(charge.budget)
+
+
+def reserved_twice(told: Sequence[ToldOf], earlier: Iterable[ToldOf]) -> dict[str, str]:
+    """Say for each run what is wrong if it took a reservation that another event took, now or earlier."""
+    taken, problems = {one[:2] for one in earlier}, {}
+    for one in told:
+        if one.ref.kind in _RESERVED and one[:2] in taken:
+            problems[one.run_id] = (
+                f"event {one.seq} of run {one.run_id}: another event took reservation {one.version} of "
+                f"{one.ref.kind} {one.ref.id} too, so an older row of it was put back"
+            )
+        taken.add(one[:2])
+    return problems
+
+
 def versions_to_keep(told: Sequence[ToldOf], found: Sequence[Sheet]) -> dict[SheetRef, int]:
     """Return the newest version of each sheet that was told of, also where its row is an older one that was put back.
 
-    A row that is not believed has no body. Its version counts for nothing.
+    A row that is not believed has no body. Its version counts for nothing. Resources are too many to remember.
     """
     rows = {sheet.ref: sheet for sheet in found if sheet.body is not None}
     kept = {ref: sheet.version for ref, sheet in rows.items()}
     for one in told:
+        if one.ref.kind not in REMEMBERED:
+            continue
         kept[one.ref] = max(kept.get(one.ref, 0), one.version, 1)  # at least one: its row may be gone
     for ref, row in rows.items():  # where the value does not say it, each later event of the row's run is one more
         places = {(one.run_id, one.seq) for one in told if one.ref == ref}

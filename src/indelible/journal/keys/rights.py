@@ -8,10 +8,10 @@ from typing import NamedTuple
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.events import Event
 from indelible.core.journal.journal import Waiting
-from indelible.core.macs import Known, Macs
+from indelible.core.macs import RIGHTS, Known, Macs
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter, SheetRef
-from indelible.core.verifying.unsealed import Told, remembered_in, rights_told, versions_to_keep
+from indelible.core.verifying.unsealed import Told, ToldOf, remembered_in, rights_told, versions_to_keep
 from indelible.errors import RecordForged
 
 _READ = "read"
@@ -20,20 +20,25 @@ _PAGE = 500
 _FEW = 16
 
 
-def newest_told(store: Store, macs: Macs, told: Sequence[Told]) -> Known:
-    """Return the newest version of each right and budget of which some values told."""
+def told_in(store: Store, macs: Macs, told: Sequence[Told]) -> list[ToldOf]:
+    """Return what some values told of rights and budgets."""
     seqs: dict[str, list[int]] = {}
     for run_id, seq, _ in told:
         seqs.setdefault(run_id, []).append(seq)
     wanted = set(told)
-    found = [
+    return [
         one
         for run_id in seqs
         for payload in store.payloads(macs.tenant, run_id, seqs[run_id])
         if (run_id, payload.seq, payload.field) in wanted and macs.is_of_payload(payload)
         for one in remembered_in(payload)
     ]
-    filters = (SheetFilter(kind=ref.kind, id=ref.id, limit=1) for ref in {one.ref for one in found})
+
+
+def newest_told(store: Store, macs: Macs, found: Sequence[ToldOf]) -> Known:
+    """Return the newest version of each right of which something was told, and the last reservation of each budget."""
+    rights = {one.ref for one in found if one.ref.kind in RIGHTS}
+    filters = (SheetFilter(kind=ref.kind, id=ref.id, limit=1) for ref in rights)
     rows = [sheet for each in filters for sheet in store.sheets(macs.tenant, each)]
     return versions_to_keep(found, rows)
 
@@ -41,7 +46,7 @@ def newest_told(store: Store, macs: Macs, told: Sequence[Told]) -> Known:
 class Read(NamedTuple):
     """Is what the ledger's own runs told of rights since they were looked at last, and how far they were read."""
 
-    told: list[Told]
+    told: list[ToldOf]
     counts: dict[SheetRef, int]
 
 
@@ -68,7 +73,7 @@ def read_on(store: Store, macs: Macs, *, is_sealed: bool) -> Read:
         if number < count and not is_sealed:
             raise _forged(run_id)
         counts[ref] = number
-    return Read(told, counts)
+    return Read(told_in(store, macs, told), counts)
 
 
 def _own_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:

@@ -1774,11 +1774,12 @@ var verifier = (function(exports) {
 		return isName(name) && (principal === null || isName(principal)) && areScopes(scopes, rules_default.scopes) && isApart;
 	});
 	var readRun = (value) => read("run", value, ({ checkpointing: { every, every_progress } }) => (every ?? 1) > 0 && (every_progress ?? 1) > 0);
-	/** Throws `Caught` unless this is what a call takes from budgets. */
-	function checkCharges(value) {
+	/** Gives the reservations that charges tell of, as budget and number; throws `Caught` unless they are charges. */
+	function readReservations(value) {
 		const content = JSON.parse(new TextDecoder().decode(value));
-		const isCharge = (one) => Array.isArray(one) && one.length === 4 && typeof one[0] === "string" && one.slice(1, 3).every((text) => typeof text === "string" && AMOUNT.test(text)) && Number.isSafeInteger(one[3]);
-		if (!Array.isArray(content) || !content.every(isCharge)) throw new Caught("its charges are none: each has a name, an amount, a limit and a window");
+		const isCharge = (one) => Array.isArray(one) && (one.length === 4 || one.length === 5) && typeof one[0] === "string" && one.slice(1, 3).every((text) => typeof text === "string" && AMOUNT.test(text)) && one.slice(3).every(Number.isSafeInteger) && one.at(-1) > 0;
+		if (!Array.isArray(content) || !content.every(isCharge)) throw new Caught("its charges are none: each has a name, an amount, a limit, a window, and maybe a number");
+		return content.filter((one) => one.length === 5).map((one) => [one[0], one[4]]);
 	}
 	var areScopes = (scopes, known) => scopes.length > 0 && scopes.every((one) => known.includes(one));
 	function isApproval({ asked_at, digest, place, question, requester }) {
@@ -1987,6 +1988,18 @@ var verifier = (function(exports) {
 	var isOver = ({ is_ended, uses_left }) => is_ended || uses_left < 1;
 	var tenantOf = (log) => unquoted(log.slice(log.indexOf("/") + 1 || log.length));
 	var unquoted = (text) => text.replace(/(?:%[0-9a-fA-F]{2})+/g, (run) => new TextDecoder().decode(Uint8Array.from(run.match(/[^%]{2}/g), (pair) => Number.parseInt(pair, 16))));
+	/** Is a set of numbers from 1 that come one after the other but for a few, in little room. */
+	var Numbers = class {
+		#next = 1;
+		#later = /* @__PURE__ */ new Set();
+		/** Adds a number; says whether it was not there. */
+		add(number) {
+			if (number < this.#next || this.#later.has(number)) return false;
+			this.#later.add(number);
+			while (this.#later.delete(this.#next)) this.#next += 1;
+			return true;
+		}
+	};
 	/** Takes in what a journal tells of permissions; throws `Caught` at the first that does not hold. */
 	var Permissions = class {
 		isWhole;
@@ -1994,6 +2007,7 @@ var verifier = (function(exports) {
 		#grants = /* @__PURE__ */ new Map();
 		#delegations = [];
 		#delegated = [];
+		#reserved = /* @__PURE__ */ new Map();
 		#unshown = /* @__PURE__ */ new Set();
 		/** `isWhole` says that every event of every run is shown. */
 		constructor(isWhole) {
@@ -2006,7 +2020,11 @@ var verifier = (function(exports) {
 			const verdict = judged ? readVerdict(judged) : null;
 			if (verdict) checkVerdict(event, before, verdict.decision);
 			const charges = shown.get("charges");
-			if (charges) checkCharges(charges);
+			for (const [budget, number] of charges ? readReservations(charges) : []) {
+				const taken = this.#reserved.get(budget) ?? new Numbers();
+				this.#reserved.set(budget, taken);
+				if (!taken.add(number)) throw new Caught(`another event took reservation ${number} of ${budget} too: an older row was put back`);
+			}
 			const policy = verdict ? verdict.policy : "policy" in event.commits ? null : "";
 			const known = this.#known(event, before, shown);
 			if ("approval" in event.commits) await this.#takeApproval(event, known, policy, shown.get("approval"));
