@@ -12,15 +12,19 @@ from typing import Any
 import pytest
 
 from indelible import Actor, Ledger, NothingHappened, Refused, ToolCall, migrate
-from indelible.core.journal.notes import parse_note
+from indelible.core.journal.notes import Note, TreeHead, parse_note
 from indelible.core.journal.tiles import grow
 from indelible.core.people.credentials import Token
 from indelible.errors import KeyUnusable, NotAuthenticated, RecordForged, SignerRefused, Stopped
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.journal.keys.newest import NewestVersions
+from indelible.journal.keys.signer import StatefulSigner
 from indelible.migrating.moving import move_tenant
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
 from tests.journal.attacked_world import Dump, _caller, copied, dumped, mail
+from tests.journal.exported import key_of
 from tests.journal.sql_attacks import relink
 from tests.journal.tampering import Database
 from tests.lending import lend_writer_keys
@@ -243,7 +247,6 @@ def test_98_a_copy_that_is_verified_stops_nothing(place: Place, tmp_path: Path) 
     """A verified copy noted its own stop in the memory that it shares with the original, which was stopped by it."""
     from indelible.journal.evidence.live import LiveEvidence
     from indelible.journal.evidence.verification import verify
-    from tests.journal.exported import key_of
 
     with place.opened() as ledger:
         ledger.run(mail(1), lambda effect: "sent")
@@ -287,3 +290,28 @@ def test_98_a_memory_that_cannot_be_written_refuses_a_seal_and_no_more(place: Pl
         file.unlink()
         aside.rename(file)
         ledger.seal()
+
+
+def test_59_a_head_that_is_signed_while_an_older_database_is_put_back_does_not_come_into_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal(place)
+    backup = place.state()
+    sign = StatefulSigner.sign
+
+    def meanwhile(signer: StatefulSigner, head: TreeHead, prove: Any) -> Note:
+        note = sign(signer, head, prove)
+        place.set_back(backup)
+        return note
+
+    with place.opened() as ledger:
+        for number in range(2, 8):
+            ledger.run(mail(number), lambda effect: "sent")
+        with monkeypatch.context() as patch, suppress(SignerRefused):
+            patch.setattr(StatefulSigner, "sign", meanwhile)
+            ledger.seal()
+    with place.opened() as ledger:
+        ledger.continue_journal()
+        evidence = LiveEvidence(ledger._engine.store, "default", ledger._engine.notary.seal_with_own_key)
+        report = verify(evidence, [key_of(ledger)])
+    assert (report.verdict, report.flaw) == ("verified", None)

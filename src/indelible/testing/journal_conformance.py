@@ -176,17 +176,25 @@ class JournalConformance(Suite):
             assert store.journal.waiting(make.tenant) == 1, "what was refused does not wait"
 
     def test_keep_head_replaces_a_note_about_the_same_size(self) -> None:
-        tenant = self.tenant()
+        make = Commands(self.tenant())
+        tenant = make.tenant
         with self.opened() as store:
+            record(store, make, 3)
+            store.journal.integrate(tenant, EVERYTHING)
             head = TreeHead("log", 3, bytes(32))
             assert store.journal.heads(tenant, 10) == []
             store.journal.keep_head(tenant, head, "one signature \u2014 \u00e4\n", AT)
             store.journal.keep_head(tenant, head, "two signatures\n", AT + timedelta(seconds=1))
             assert store.journal.heads(tenant, 10) == ["two signatures\n"]
+            store.journal.keep_head(tenant, TreeHead("log", 4, bytes(32)), "of more than there is\n", AT)
+            assert store.journal.heads(tenant, 10) == ["two signatures\n"]
 
     def test_heads_lists_the_largest_first_and_leaves_larger_ones_out(self) -> None:
-        tenant = self.tenant()
+        make = Commands(self.tenant())
+        tenant = make.tenant
         with self.opened() as store:
+            record(store, make, 33)
+            store.journal.integrate(tenant, EVERYTHING)
             for size in (10, 2, 33, 0, 4):
                 store.journal.keep_head(tenant, TreeHead("log", size, bytes(32)), f"head {size}\n", AT)
 

@@ -90,7 +90,7 @@ class JournalStore(Protocol):
         """Gives an event's place in the tree, or None while it waits."""
 
     def keep_head(self, tenant: str, head: TreeHead, note: str, at: datetime) -> None:
-        """Keeps a signed head; a note about the same size replaces the older one, for it has more signatures."""
+        """Keep a signed head, unless the tree is smaller; the newest note about a size has the most signatures."""
 
     def heads(self, tenant: str, limit: int, up_to: int | None = None) -> list[str]:
         """Lists signed heads, the largest first; `up_to` leaves larger ones out."""

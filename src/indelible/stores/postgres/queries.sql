@@ -683,9 +683,11 @@ SELECT leaf FROM indelible_leaves
 WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = %(seq)s::bigint
 
 -- name: put_head
--- A signed head; one of the same size is replaced by the one with more signatures.
+-- A signed head; one of the same size is replaced by the one with more signatures. A head of more than the tree has was
+-- signed while an older database was put in this one's place.
 INSERT INTO indelible_heads (tenant, size, note, at)
-VALUES (%(tenant)s::text, %(size)s::bigint, %(note)s::text, %(at)s::timestamptz)
+SELECT %(tenant)s::text, %(size)s::bigint, %(note)s::text, %(at)s::timestamptz
+WHERE EXISTS (SELECT FROM indelible_trees WHERE tenant = %(tenant)s::text AND size >= %(size)s::bigint)
 ON CONFLICT (tenant, size) DO UPDATE SET note = excluded.note, at = excluded.at
 
 -- name: list_heads

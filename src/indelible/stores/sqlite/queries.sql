@@ -307,8 +307,10 @@ WHERE l.tenant = ? AND l.leaf >= ? AND l.leaf < ? ORDER BY l.leaf
 SELECT leaf FROM indelible_leaves WHERE tenant = ? AND run_id = ? AND seq = ?
 
 -- name: put_head
--- A signed head; one of the same size is replaced by the one with more signatures.
-INSERT INTO indelible_heads (tenant, size, note, at) VALUES (?, ?, ?, ?)
+-- A signed head; one of the same size is replaced by the one with more signatures. A head of more than the tree has was
+-- signed while an older database was put in this one's place.
+INSERT INTO indelible_heads (tenant, size, note, at)
+SELECT ?1, ?2, ?3, ?4 WHERE EXISTS (SELECT 1 FROM indelible_trees WHERE tenant = ?1 AND size >= ?2)
 ON CONFLICT (tenant, size) DO UPDATE SET note = excluded.note, at = excluded.at
 
 -- name: list_heads
