@@ -46,9 +46,8 @@ AT = datetime(2030, 1, 2, 12, tzinfo=UTC)
 AGENT = Actor("agent", "agent")
 BY = Provenance(log=ORIGIN, writer="00112233445566778899aabbccddeeff")
 SALT = bytes(32)
-VALUES = {"args": encode(args_of(200, 0)), "key": bytes(32), "result": encode(RESULT)}
-COMMITS = {name: commitment(SALT, name, value) for name, value in VALUES.items()}
-OPENING, FINISHING = ({name: COMMITS[name] for name in names} for names in (("args", "key"), ("result",)))
+ARGS, FINISHING = {"args": encode(args_of(200, 0))}, {"result": encode(RESULT)}
+COMMITS = {name: commitment(SALT, name, value) for name, value in (ARGS | FINISHING).items()}
 STARTED = Effect(
     tenant="default",
     scope="",
@@ -119,8 +118,8 @@ def make_bundle(folder: Path, events: int, *, is_disclosed: bool = False) -> str
     return journal.key.vkey
 
 
-def _bodies(journal: _Journal, events: int) -> Iterator[tuple[bytes, dict[str, str]]]:
-    """Yields bodies and what they commit to, in the order of the journal."""
+def _bodies(journal: _Journal, events: int) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+    """Yields bodies and the values that they commit to, in the order of the journal."""
     introductions = list(_introductions(journal))
     yield from ((body, {}) for body in introductions)
     numbers = itertools.count()
@@ -151,28 +150,30 @@ def _introductions(journal: _Journal) -> Iterator[bytes]:
         yield body
 
 
-def _run(number: int) -> Iterator[tuple[bytes, dict[str, str]]]:
-    """Yields the events of one run: each call begins and ends before the next."""
+def _run(number: int) -> Iterator[tuple[bytes, dict[str, bytes]]]:
+    """Yields the events of one run: each call has a key of its own, and begins and ends before the next."""
     head = NO_EVENTS
     for call in range(CALLS_IN_A_RUN):
         started = replace(STARTED, id=f"eff_{number:016x}{call:010x}", run_id=f"{number:012x}-run")
-        for effect, kind, commits in (
-            (started, "tool_call_started", OPENING),
+        opening = {**ARGS, "key": (number * CALLS_IN_A_RUN + call).to_bytes(32)}
+        for effect, kind, values in (
+            (started, "tool_call_started", opening),
             (replace(started, status="succeeded"), "tool_call_finished", FINISHING),
         ):
+            commits = {name: COMMITS.get(name) or commitment(SALT, name, value) for name, value in values.items()}
             body = effect_event(effect=effect, head=head, event_type=kind, at=AT, actor=AGENT, commits=commits, by=BY)
             head = Head(head.length + 1, event_hash(body))
-            yield body, commits
+            yield body, values
 
 
-def _in_rows(bodies: Iterator[tuple[bytes, dict[str, str]]]) -> Iterator[list[tuple[bytes, dict[str, str]]]]:
+def _in_rows(bodies: Iterator[tuple[bytes, dict[str, bytes]]]) -> Iterator[list[tuple[bytes, dict[str, bytes]]]]:
     while row := list(itertools.islice(bodies, BETWEEN_HEADS)):
         yield row
 
 
 def _extend(
     journal: _Journal,
-    row: list[tuple[bytes, dict[str, str]]],
+    row: list[tuple[bytes, dict[str, bytes]]],
     values: IO[bytes] | None,
     signatures: IO[bytes] | None,
 ) -> None:
@@ -185,17 +186,17 @@ def _extend(
     for offset in range(0, len(row), WIDTH):
         part = [body for body, _ in row[offset : offset + WIDTH]]
         journal.put(entries_path((start + offset) // WIDTH, len(part)), pack_entries(part))
-    journal.commits += sum(len(commits) for _, commits in row)
+    journal.commits += sum(len(committed) for _, committed in row)
     if values is not None and signatures is not None:
-        for index, ((_, commits), id_) in enumerate(zip(row, ids, strict=True), start):
-            _disclose(journal, index, commits, values)
+        for index, ((_, committed), id_) in enumerate(zip(row, ids, strict=True), start):
+            _disclose(journal, index, committed, values)
             signature = b64encode(journal.writer.sign(signed_message(id_))).decode()
             signatures.write(json_line({"index": index, "signature": signature}))
 
 
-def _disclose(journal: _Journal, index: int, commits: dict[str, str], values: IO[bytes]) -> None:
-    for name in sorted(commits):
-        value = b64encode(VALUES[name]).decode()
+def _disclose(journal: _Journal, index: int, committed: dict[str, bytes], values: IO[bytes]) -> None:
+    for name in sorted(committed):
+        value = b64encode(committed[name]).decode()
         values.write(json_line({"field": name, "index": index, "salt": SALT.hex(), "value": value}))
         journal.payloads += 1
 
