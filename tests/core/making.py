@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -35,6 +36,7 @@ from indelible.core.commands import (
 from indelible.core.effects.calls import Options, ToolCall, handling_of
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, hash_of
 from indelible.core.effects.identity import Ref, digest_of, identify
+from indelible.core.effects.meaning import is_about
 from indelible.core.effects.requests import Prepared
 from indelible.core.events import Head, Payload, Provenance
 from indelible.core.policy.budgets import Budget, budget_ref, charges_json, read_budget
@@ -400,3 +402,9 @@ class Shelf:
         """Gives what the newest event of a run commits to."""
         seq = self.events[run_id][-1].seq
         return {name: value for (run, at, name), value in self.committed.items() if (run, at) == (run_id, seq)}
+
+
+def said_of_another(error: BaseException) -> BaseException:
+    """Return an exception that speaks of another effect; as if from another process, so it is never too old."""
+    assert is_about(error, "eff_other")
+    return deepcopy(error)

@@ -8,6 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from indelible.errors import (
     KeyReused,
     LeaseLost,
     NotAuthenticated,
+    NotSealed,
     ResourceBusy,
     ResultNotRecorded,
 )
@@ -653,3 +655,116 @@ def test_37_an_exception_object_that_is_raised_again_speaks_of_the_call_that_rai
                 call(str(len(list(ledger.effects()))))
     found = [(effect.tool, effect.status) for effect in ledger.effects()]
     assert sorted(found) == [("outer", "in_doubt"), *[("pay", status)] * 3]
+
+
+@dataclass(frozen=True)
+class FrozenNothing(NothingHappened):
+    code: str
+
+
+@dataclass(frozen=True)
+class FrozenRefusal(Refused):
+    code: str
+
+
+@dataclass(frozen=True)
+class FrozenLoss(Exception):
+    code: str
+
+
+@pytest.mark.parametrize("side_effect", ["payment", "write"])
+@pytest.mark.parametrize("error", [FrozenNothing, FrozenRefusal, FrozenLoss])
+def test_37_an_exception_that_takes_no_attributes_settles_no_outer_call(
+    ledger: Ledger, error: type[Exception], side_effect: Any
+) -> None:
+    """What it had said of the inner call was lost, so the outer one was free again, and paid twice, or was failed."""
+    deeds = []
+
+    def refuse(order: str) -> None:
+        raise error("x")
+
+    inner = ledger.tool("inner", side_effect="payment")(refuse)
+
+    def buy(order: str) -> None:
+        deeds.append(order)
+        inner(order)
+
+    outer = ledger.tool("outer", side_effect=side_effect)(buy)
+    with ledger.in_run("r"):
+        with pytest.raises(error):
+            outer("1")
+        with suppress(EffectInDoubt, EffectFailed, error):
+            outer("1")
+    assert deeds == ["1"]
+    is_declared = side_effect == "write" and error is FrozenRefusal  # an inner call that failed has ended
+    (found,) = ledger.effects(tool="outer")
+    assert found.status == ("failed" if is_declared else "in_doubt")
+
+
+class Asking(Exception):
+    """Looks up what it is asked for in the provider's answer, as errors of some clients do."""
+
+    passed_at = left_open_in = effect_id = "the provider's own"
+
+    def __getattr__(self, name: str) -> Any:
+        raise KeyError(name)
+
+
+@pytest.mark.parametrize(
+    ("side_effect", "status"), [("payment", "failed"), ("write", "failed"), ("notification", "in_doubt")]
+)
+def test_37_attributes_of_an_exception_say_nothing_of_the_ledger(ledger: Ledger, side_effect: Any, status: str) -> None:
+    def refuse(order: str) -> None:
+        raise Asking("declined")
+
+    words: Any = {"failed_on": Asking} if side_effect == "payment" else {}
+    pay = ledger.tool("pay", side_effect=side_effect, **words)(refuse)
+    with ledger.in_run("r"), pytest.raises(Asking):
+        pay("1")
+    assert [effect.status for effect in ledger.effects()] == [status]
+
+
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("read", "ready"), ("none", "ready")])
+@pytest.mark.parametrize("answer", [{"id": "ch_1"}, Succeeded(object()), Failed({"code": 7})])  # type: ignore[arg-type]
+def test_37_a_probe_whose_answer_cannot_be_recorded_leaves_inner_and_outer_call_open(
+    ledger: Ledger, answer: Any, side_effect: Any, status: str
+) -> None:
+    """It raised a `BadCall`, "nothing was recorded", so the outer call was failed for ever."""
+    provider = Provider(ConnectionError("lost"))
+    charge = ledger.tool("charge", side_effect="payment", reconcile=lambda effect: answer)(provider.charge)
+    order = ledger.tool("order", side_effect=side_effect)(lambda order: charge(order))
+    with ledger.in_run("r"):
+        with pytest.raises(ConnectionError):
+            charge("1")
+        with pytest.raises(EffectInDoubt) as told:
+            order("1")
+        assert isinstance(told.value.__cause__, BadCall | None)
+        assert [effect.status for effect in ledger.effects(tool="order")] == [status]
+        (inner,) = ledger.effects(tool="charge")
+        assert inner.status == "in_doubt"
+        ledger.settle(inner.id, Succeeded("ch_1"), by="ana", evidence="seen")
+        if status == "ready":
+            assert order("1") == "ch_1"
+    assert provider.charged == [500]
+
+
+def test_37_a_compensation_that_is_on_the_record_is_told_as_done_although_its_seal_is_late(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys"
+    monkeypatch.setenv("INDELIBLE_KEYS", str(keys))
+    migrate(store_url)
+
+    def refund(effect: Any) -> str:
+        for key in keys.glob("*/current.pem"):
+            key.rename(key.with_suffix(".away"))
+        return "re_1"
+
+    with Ledger.open(store_url, on_unsealed="refuse", seal=True) as ledger:
+        charge = ledger.tool("charge", side_effect="payment", compensate=refund)(Provider().charge)
+        with ledger.in_run("r"):
+            charge("1")
+        ledger._engine.notary._patience = timedelta(seconds=1)
+        (told,) = ledger.compensate("r")
+        assert (told.status, type(told.error), told.is_open) == ("done", NotSealed, False)
+        assert [effect.status for effect in ledger.effects(tool="charge.compensate")] == ["succeeded"]

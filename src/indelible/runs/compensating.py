@@ -17,10 +17,7 @@ from indelible.engine.running import Compensated, CompensationStatus
 from indelible.errors import (
     ApprovalPending,
     EffectErased,
-    EffectInDoubt,
     IndelibleError,
-    LeaseLost,
-    ResultNotRecorded,
     StillRunning,
     StoreError,
 )
@@ -88,11 +85,15 @@ def compensating(desk: Desk, one: Compensation) -> Generator[Request, Any, Compe
     except IndelibleError as error:
         if was_done and isinstance(error, EffectErased):
             return Compensated(one.effect, "nothing_to_do")
-        return Compensated(one.effect, _status_after(error), error=error)
+        if isinstance(error, ApprovalPending | StillRunning):
+            return Compensated(one.effect, "waiting", error=error)
+        after: Effect | None = yield Recall(ref)  # the error may be of what came after the deed, as a seal that is late
+        was_entered = after is not None and after.attempt > 0
+        return Compensated(one.effect, _STATUSES[fate_of(after)] if was_entered else "failed", error=error)
     if isinstance(value, Raised):
         if value.is_interruption or not isinstance(value.error, Exception):
             return value
-        after: Effect | None = yield Recall(ref)
+        after = yield Recall(ref)
         return Compensated(one.effect, _STATUSES[fate_of(after)], error=value.error)
     return Compensated(one.effect, "nothing_to_do" if was_done else "done", value)
 
@@ -103,10 +104,3 @@ def _walked(desk: Desk, prepared: Prepared) -> Generator[Request, Any, Any]:
         return (yield from walk.run(prepared, desk._mint))
     finally:
         desk._engine.judging.forget()
-
-
-def _status_after(error: IndelibleError) -> CompensationStatus:
-    if isinstance(error, ApprovalPending | StillRunning):
-        return "waiting"
-    may_have_happened = isinstance(error, EffectInDoubt | ResultNotRecorded | LeaseLost)
-    return "in_doubt" if may_have_happened else "failed"

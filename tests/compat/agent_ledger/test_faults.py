@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from indelible import migrate
+from indelible import AsyncLedger, migrate
 from indelible.compat.agent_ledger import (
     CommitSucceeded,
     Effect,
@@ -341,3 +341,28 @@ async def test_79_the_keys_of_a_result_have_one_order_the_first_time_and_in_ever
     answers = [await ledger.run(CHARGE, bank) for _ in range(3)]
     assert {repr(answer) for answer in answers} == {repr({"a": {"b": [{"c": 2, "d": 1}], "y": 1}, "z": 1})}
     assert len(bank.seen) == 1
+
+
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("read", "ready")])
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_37_a_call_by_this_face_that_stays_open_settles_no_outer_call(
+    store_url: str, side_effect: Any, status: str, is_asked: bool
+) -> None:
+    async def lose(effect: Effect) -> None:
+        raise ConnectionError("lost")
+
+    migrate(store_url)
+    async with AsyncLedger.open(store_url, seal=False) as ours:
+        face: EffectLedger[Any] = EffectLedger(EffectLedgerOptions(store=LedgerStore(ours), failed_on=()))
+        options = RunOptions(requires_approval=is_asked, concurrency=BRIEFLY)
+        if not is_asked:
+            with pytest.raises(ConnectionError):
+                await face.run(CHARGE, lose)
+
+        @ours.tool("outer", side_effect=side_effect)
+        async def outer() -> Any:
+            return await face.run(CHARGE, lose, run_options=options)
+
+        with ours.in_run("w"), pytest.raises(EffectTimeoutError if is_asked else EffectInDoubtError):
+            await outer()
+        assert [effect.status for effect in await ours.effects(tool="outer")] == [status]

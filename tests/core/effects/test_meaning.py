@@ -16,7 +16,16 @@ import pytest
 
 from indelible.core.effects.calls import HARMLESS, Options, SideEffect, handling_of
 from indelible.core.effects.effect import Status
-from indelible.core.effects.meaning import DOUBTFUL, ENDING, KNOWN_REFUSALS, Meaning, fate_of, meaning_of, moment
+from indelible.core.effects.meaning import (
+    DOUBTFUL,
+    ENDING,
+    KNOWN_REFUSALS,
+    Meaning,
+    fate_of,
+    is_about,
+    meaning_of,
+    moment,
+)
 from indelible.errors import (
     BadCall,
     EffectCanceled,
@@ -43,7 +52,7 @@ def meant(error: BaseException, *, has_sent: bool = True, is_interruption: bool 
 
 def about(kind: Any, effect_id: str) -> Any:
     error = kind("x")
-    error.effect_id = effect_id
+    assert is_about(error, effect_id)
     return error
 
 
@@ -245,3 +254,24 @@ def test_37_what_leaves_the_doubt_of_an_attempt_before_leaves_it_in_the_outer_ca
     words = handling_of(Options(side_effect="payment", failed_on=KeyError))
     assert meaning_of(error, words, "eff_2", is_doubted=True) == "in_doubt"
     assert meant(error) == meant(error, side_effect="write") == "in_doubt"
+
+
+@pytest.mark.parametrize(
+    ("cause", "wanted"),
+    [
+        (StillRunning("x"), "in_doubt"),
+        (NothingHappened("x"), "in_doubt"),
+        (BadCall("x"), "failed"),
+        (KeyError(), "failed"),
+    ],
+)
+def test_37_what_an_exception_was_raised_from_speaks_of_the_inner_call(cause: Exception, wanted: Meaning) -> None:
+    inner, outer = (handling_of(Options(side_effect=side_effect)) for side_effect in ("payment", "write"))
+    if isinstance(cause, NothingHappened):
+        assert meaning_of(cause, inner, "eff_inner") == "nothing"
+    error = ValueError("wrapped")
+    error.__cause__ = RuntimeError("wrapped too")
+    error.__cause__.__cause__ = cause
+    if wanted == "failed":
+        cause.__cause__ = error  # a circle has an end
+    assert meaning_of(error, outer, "eff_outer") == wanted

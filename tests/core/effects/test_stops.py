@@ -64,7 +64,7 @@ def test_each_state_follows_from_the_one_before() -> None:
 
 def test_what_is_in_force_is_told_with_its_version() -> None:
     assert (stop_in(STOPPED), stop_in(LET_GO), stop_in({STOP_REF: None})) == (STOP, None, None)
-    assert (stop_version(STOPPED), stop_version(LET_GO), stop_version({STOP_REF: None})) == (1, 2, 0)
+    assert (stop_version(STOPPED), stop_version(LET_GO), stop_version({STOP_REF: None})) == (-1, 2, 0)
 
 
 @pytest.mark.parametrize("known", [None, effect("ready"), effect("requires_approval")])

@@ -30,7 +30,7 @@ from indelible.errors import (
     TooLarge,
 )
 from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, play, reason_of, run
-from tests.core.making import REF, CountingMint, claim_of, effect, prepared
+from tests.core.making import REF, CountingMint, claim_of, effect, prepared, said_of_another
 
 
 def entered(attempt: int, **fields: Any) -> Claim:
@@ -71,8 +71,7 @@ def test_nothing_happened_gives_the_claim_back() -> None:
 
 def test_that_nothing_happened_is_said_of_one_effect_only() -> None:
     """The handler called another effect, which is the one of which that is so."""
-    error = NothingHappened("card service is closed")
-    error.effect_id = "eff_other"
+    error = said_of_another(NothingHappened("card service is closed"))
     played = run(CLAIMED, Raised(error), MOVED)
     (_, back) = played.commands
     assert (type(back), back.status) == (Relinquish, "in_doubt")

@@ -13,7 +13,7 @@ from indelible.core.effects.requests import Probe, Raised, Returned
 from indelible.core.values.canonical import decode
 from indelible.errors import BadCall, EffectInDoubt, NothingHappened, NotPermitted
 from tests.core.effects.playing import CLAIMED, DOUBTFUL, MOVED, run
-from tests.core.making import ADA, REF, CountingMint, Shelf, effect, open_command, relinquish, stamp
+from tests.core.making import ADA, REF, CountingMint, Shelf, effect, open_command, relinquish, said_of_another, stamp
 
 
 def probe(effect: Effect) -> None:
@@ -64,11 +64,12 @@ def test_an_interruption_of_a_probe_stays_one(interruption: BaseException) -> No
     assert played.error is interruption
 
 
-@pytest.mark.parametrize("answer", [True, "succeeded", {"ok": True}, 0])
-def test_a_probe_that_answers_anything_else_is_wrong(answer: Any) -> None:
-    error = run(InDoubt(DOUBTFUL), Returned(answer), reconcile=probe).error
-    assert isinstance(error, BadCall)
-    assert "Succeeded(value), Failed(error) or None" in str(error)
+@pytest.mark.parametrize("answer", [True, "succeeded", {"ok": True}, 0, Succeeded(object()), Failed(7)])  # type: ignore[arg-type]
+def test_37_a_probe_that_answers_anything_else_leaves_the_doubt(answer: Any) -> None:
+    played = run(InDoubt(DOUBTFUL), Returned(answer), reconcile=probe)
+    assert isinstance(played.error, EffectInDoubt)
+    assert isinstance(played.error.__cause__, BadCall) == isinstance(answer, Succeeded | Failed)
+    assert len(played.commands) == 1
 
 
 def test_a_probe_that_comes_second_takes_what_the_first_has_settled() -> None:
@@ -91,8 +92,7 @@ def test_a_probe_that_says_that_nothing_happened_allows_another_attempt() -> Non
 
 
 def test_a_probe_that_called_an_effect_in_which_nothing_happened_does_not_know() -> None:
-    error = NothingHappened("the ledger of the bank is closed")
-    error.effect_id = "eff_other"
+    error = said_of_another(NothingHappened("the ledger of the bank is closed"))
     played = run(InDoubt(DOUBTFUL), Raised(error), reconcile=probe)
     assert isinstance(played.error, EffectInDoubt)
     assert len(played.commands) == 1

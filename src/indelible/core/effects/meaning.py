@@ -11,7 +11,7 @@ nothing happened. The table below is the whole rule; the first line that fits de
 | 4 | `Refused`, `failed_on=`, `refused=` says yes, or a typed refusal of a known SDK | failed |
 | 5 | the tool says `marks_sending=True`, and nothing was sent in this attempt | nothing happened |
 | 6 | payment, external_mutation, notification, delegation | in doubt |
-| 7 | the exception says that a call which the handler made is open | write: in doubt; none, read: nothing happened |
+| 7 | the exception, or its cause, says that an inner call is open | write: in doubt; none, read: nothing happened |
 | 8 | none, read, write | failed |
 
 Lines 1, 3, 4 and 5 speak of one attempt. Where an earlier one may have happened, `core.steps`
@@ -20,8 +20,8 @@ and `walk` keep the doubt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Literal
 
@@ -75,6 +75,7 @@ KNOWN_REFUSALS: frozenset[tuple[SideEffect, str, str]] = frozenset(
 )
 
 
+_MARKS = "_indelible_marks"
 _moments = count(1)
 
 
@@ -114,10 +115,9 @@ def meaning_of(
     meaning = _meaning(error, handling, effect_id, since, has_sent=has_sent, is_interruption=is_interruption)
     if is_doubted:
         meaning = "in_doubt"
-    with suppress(AttributeError, TypeError):  # so that an outer call, which it passes through, knows
-        if _left_open_in(error, since) is None:
-            error.left_open_in = None if meaning == "failed" else effect_id  # type: ignore[attr-defined]
-        error.passed_at = moment()  # type: ignore[attr-defined]
+    marks = _marks_on(error, since)
+    if marks.left_open_in is None and meaning != "failed":  # so that an outer call, which it passes through, knows
+        marks.left_open_in = effect_id
     return meaning
 
 
@@ -150,24 +150,52 @@ def fate_of(effect: Effect | None) -> Fate:
     return "in_doubt" if effect is None else _FATES.get(effect.status, "in_doubt")
 
 
+@dataclass(slots=True)
+class _Marks:
+    """Is what an exception object said of calls that it passed through."""
+
+    about: str | None = None
+    """The call that a `NothingHappened` or a refusal speaks of."""
+    left_open_in: str | None = None
+    """The innermost call that it left open."""
+    at: Moment = field(default_factory=moment)
+
+
+def _marks_on(error: BaseException, since: int) -> _Marks:
+    """Return what an exception object said since a moment; what it said before, when it was raised earlier, is over.
+
+    The marks are beside the attributes: a class may refuse to set them, or make up any that are asked for.
+    """
+    marks: _Marks | None = error.__dict__.get(_MARKS)
+    if marks is None or marks.at < since:
+        marks = error.__dict__[_MARKS] = _Marks()
+    marks.at = moment()
+    return marks
+
+
 def _leaves_open(error: BaseException, effect_id: str, since: int) -> bool:
-    """Say whether an exception is of another call, which the handler made, and that call has not ended for good."""
+    """Say whether an exception, or its cause, is of a call that the handler made and that has not ended for good."""
     if isinstance(error, BaseExceptionGroup):
         return any(_leaves_open(one, effect_id, since) for one in error.exceptions)
+    return any(_is_of_open_call(one, effect_id, since) for one in _with_causes(error))
+
+
+def _is_of_open_call(error: BaseException, effect_id: str, since: int) -> bool:
     if isinstance(error, NothingHappened):
         return not is_about(error, effect_id, since)
-    if (_left_open_in(error, since) or effect_id) != effect_id:
+    if (_marks_on(error, since).left_open_in or effect_id) != effect_id:
         return True  # the inner call raised what its handler raised, and is in doubt
     return isinstance(error, IndelibleError) and not isinstance(error, ENDING)
 
 
-def _left_open_in(error: BaseException, since: int) -> str | None:
-    return None if _is_of_before(error, since) else getattr(error, "left_open_in", None)
-
-
-def _is_of_before(error: BaseException, since: int) -> bool:
-    """Say whether an exception object was raised through a call before this moment, and through none after it."""
-    return bool(getattr(error, "passed_at", since) < since)
+def _with_causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an exception and those that it was raised from, as far as the first error of the ledger."""
+    seen: list[BaseException] = []
+    one: BaseException | None = error
+    while one is not None and all(one is not other for other in seen):
+        yield one
+        seen.append(one)
+        one = None if isinstance(one, IndelibleError) else one.__cause__
 
 
 def is_about(error: BaseException, effect_id: str, since: int = 0) -> bool:
@@ -178,10 +206,9 @@ def is_about(error: BaseException, effect_id: str, since: int = 0) -> bool:
         effect_id: The effect.
         since: A moment before the handler or the probe was entered.
     """
-    about = effect_id if _is_of_before(error, since) else getattr(error, "effect_id", None) or effect_id
-    with suppress(AttributeError, TypeError):  # one that takes no attribute is believed
-        error.effect_id = about  # type: ignore[attr-defined]
-    return bool(about == effect_id)
+    marks = _marks_on(error, since)
+    marks.about = marks.about or effect_id
+    return marks.about == effect_id
 
 
 def _is_refusal(error: Exception, handling: Handling, effect_id: str, since: int) -> bool:

@@ -39,7 +39,7 @@ def error_json(error: BaseException, screen: Screen | None = None) -> bytes:
 
 def note_on(error: BaseException, note: str) -> None:
     """Add a note to an exception of the handler, if its class lets anything be added."""
-    with suppress(AttributeError, TypeError):
+    with suppress(Exception):  # its class may run code of its own, and what the handler did must be recorded
         error.add_note(note)
 
 

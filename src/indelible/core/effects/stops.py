@@ -79,9 +79,14 @@ def stop_in(sheets: Sheets) -> Stop | None:
 
 
 def stop_version(sheets: Sheets) -> int:
-    """Gives the version that a claim is decided on; where nobody ever stopped anything, that is 0."""
+    """Return the version that a claim is decided on, negative if its row says stopped; 0 if there never was a stop.
+
+    After a database was put back, a version comes again and may say the other thing.
+    """
     sheet = sheet_at(sheets, STOP_REF)
-    return 0 if sheet is None else sheet.version
+    if sheet is None:
+        return 0
+    return -sheet.version if sheet.status == "stopped" else sheet.version
 
 
 _LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

@@ -703,18 +703,24 @@ def probe(
             reason = encode(safe_text(f"the probe says that nothing happened: {said_by(report.error)}", screen))
             reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
             return (yield from _take(reopening, effect))
-        raise EffectInDoubt(
-            f"{effect.tool}: {effect.id} is in doubt and its probe raised {shown(report.error, screen)}; mend it, or "
-            "settle by hand",
-            effect=effect,
-        ) from report.error
+        raise _probe_failed(effect, f"raised {shown(report.error, screen)}") from report.error
     outcome = report.value
     if outcome is None:
         return effect
     if not isinstance(outcome, Succeeded | Failed):
         kind = type(outcome).__name__
-        raise BadCall(f"{effect.tool}: reconcile must return Succeeded(value), Failed(error) or None, not {kind}")
-    return (yield from _take(_settling(effect, outcome, mint.stamp(actor), "probe", screen), effect))
+        raise _probe_failed(effect, f"returned {kind}, not Succeeded(value), Failed(error) or None")
+    try:
+        settling = _settling(effect, outcome, mint.stamp(actor), "probe", screen)
+    except BadCall as problem:
+        raise _probe_failed(effect, f"gave an answer that cannot be recorded ({problem})") from problem
+    return (yield from _take(settling, effect))
+
+
+def _probe_failed(effect: Effect, what: str) -> EffectInDoubt:
+    return EffectInDoubt(
+        f"{effect.tool}: {effect.id} is in doubt, and its probe {what}; mend it, or settle by hand", effect=effect
+    )
 
 
 def _take(command: Command, effect: Effect) -> Generator[Request, Any, Effect]:
