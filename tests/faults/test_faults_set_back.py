@@ -8,6 +8,7 @@ import subprocess
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,11 +21,13 @@ from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
 from indelible.engine.stops import Stops
-from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, RunRefused, SignerRefused, Stopped
+from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, PolicyRefused, RunRefused, SignerRefused, Stopped
 from indelible.journal import sealing
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
+from tests.journal.attacked_world import Dump, dumped
+from tests.journal.tampering import Database
 from tests.journal.test_set_back import Backup
 from tests.lending import lent_folder
 from tests.scenarios.shells import Count
@@ -505,3 +508,64 @@ def test_60_a_relative_folder_of_keys_is_found_after_a_change_of_folder(
         assert ledger.seal() is not None
     assert not (elsewhere / "keys").exists()
     assert till.charged == {1: 1, 2: 1}
+
+
+# A version number comes again after a database was put back.
+
+
+def _then(decision: str) -> dict[str, Any]:
+    return {"rules": [{"name": "all", "then": decision}]}
+
+
+def _copy(url: str) -> Dump:
+    with closing(Database(url)) as database:
+        return dumped(database)
+
+
+def _put_back(url: str, copy: Dump) -> None:
+    with closing(Database(url)) as database:
+        for table, rows in copy.items():
+            database.replace(table, rows)
+
+
+def test_60_a_program_that_was_idle_over_a_restore_judges_by_the_policy_in_force(place: dict[str, Any]) -> None:
+    till = Till()
+    with Ledger.open(**place) as idle:
+        idle.apply_policy(_then("ask"), by="ana")
+        idle.seal()
+        copy = _copy(place["url"])
+        idle.apply_policy(_then("allow"), by="ana")
+        idle.run(charge(1), till)
+        idle.seal()
+        _put_back(place["url"], copy)
+        with Ledger.open(**place) as admin:
+            admin.continue_journal()
+            admin.apply_policy(_then("refuse"), by="ana")
+        idle._engine.judging.forget()  # half a second later
+        with pytest.raises(PolicyRefused):
+            idle.run(charge(2), till)
+    assert till.charged == {1: 1}
+
+
+def test_60_a_stop_with_the_number_of_a_lost_go_stops_a_process_that_cannot_compare(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    till = Till()
+    migrate(store_url, writer_keys=False)
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    with Ledger.open(store_url, seal=False) as admin:
+        admin.run(charge(0), till)
+        admin.stop(by="ana", reason="backup")
+        admin.seal()
+        copy = _copy(store_url)
+        admin.go(by="ana", reason="done")
+        with Ledger.open(store_url, seal=False, keys=tmp_path / "none") as worker:
+            worker.run(charge(1), till)
+            admin.seal()
+            _put_back(store_url, copy)
+            with Ledger.open(store_url, seal=False) as holder, pytest.raises(Stopped):
+                holder.run(charge(2), till)
+            for amount in (1, 3):
+                with pytest.raises(Stopped):
+                    worker.run(charge(amount), till)
+    assert till.charged == {0: 1, 1: 1}

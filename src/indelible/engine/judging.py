@@ -68,7 +68,7 @@ class Judging:
         self._environment = environment
         # One name for both, so that no other thread sees a moment with neither.
         self._stored: Policy | _Unreadable | None = None
-        self._stored_version = 0
+        self._stored_on: Sheet | None = None
         self._limits = RunLimits(store, tenant)
         self._start()
         after_fork(self._start)
@@ -103,9 +103,10 @@ class Judging:
 
     def _take(self, sheet: Sheet | None) -> None:
         if sheet is None or sheet.body is None:  # without a body: its row is not believed
-            self._stored = _Unreadable(_VANISHED) if sheet is not None or self._stored_version else None
+            self._stored = _Unreadable(_VANISHED) if sheet is not None or self._stored_on is not None else None
             return
-        if sheet.version == self._stored_version and not isinstance(self._stored, _Unreadable):
+        # Not by its number: that comes again, with another policy, after a database was put back.
+        if sheet == self._stored_on and not isinstance(self._stored, _Unreadable):
             return
         from indelible.core.policy.policy import policy_of  # only where there is a policy
 
@@ -113,7 +114,7 @@ class Judging:
             self._stored = policy_of(sheet.read()["content"])
         except Exception as problem:  # whatever is wrong with it, it lets nothing run
             self._stored = _Unreadable(f"{type(problem).__name__}: {problem}")
-        self._stored_version = sheet.version
+        self._stored_on = sheet
 
     def judge(self, prepared: Prepared, *, waited: bool = False) -> Judged:
         """Gives the verdict on a call, and the standing grants that may cover one that has not `waited` for people."""

@@ -40,7 +40,8 @@ ROW(s, (SELECT ROW(p.value, p.salt, e.body) FROM indelible_payloads p
 -- Put in where {is_going} stands; writes without claims do not ask. A tree with fewer entries than were signed is an
 -- error of its own, the root of a negative number: the database was put back, perhaps under this very connection.
 (%(stop_version)s::bigint IS NULL OR %(stop_version)s = coalesce((
-    SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'stop' AND id = 'effects'), 0))
+    SELECT CASE status WHEN 'stopped' THEN -version ELSE version END
+    FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'stop' AND id = 'effects'), 0))
 AND (%(unlimited)s::text[] IS NULL OR NOT EXISTS (
     SELECT FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = 'limit' AND id = ANY(%(unlimited)s::text[])
         AND version > 0))
