@@ -73,12 +73,12 @@ class AsyncLedger(OpenedDesk):
 
     async def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""
-        answer: Begun = await self._engine.drive_async(walk.begin(self._prepare(call, options), self._mint))
+        answer: Begun = await self._engine.drive_async(self._beginning(walk.begin, call, options))
         return answer
 
     async def ask(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun | MayRun:
         """Asks whoever has to be asked about a call, and claims nothing: `MayRun` when nobody has to be any more."""
-        answer: Begun | MayRun = await self._engine.drive_async(walk.ask(self._prepare(call, options), self._mint))
+        answer: Begun | MayRun = await self._engine.drive_async(self._beginning(walk.ask, call, options))
         return answer
 
     async def commit(self, claim: Claim, outcome: Outcome | Exception) -> Any:

@@ -76,12 +76,12 @@ class Ledger(OpenedDesk):
 
     def begin(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun:
         """Asks to execute a call by hand; only `Claimed` gives the right to, and obliges to `commit`."""
-        answer: Begun = self._engine.drive(walk.begin(self._prepare(call, options), self._mint))
+        answer: Begun = self._engine.drive(self._beginning(walk.begin, call, options))
         return answer
 
     def ask(self, call: ToolCall, **options: Unpack[OptionWords]) -> Begun | MayRun:
         """Asks whoever has to be asked about a call, and claims nothing: `MayRun` when nobody has to be any more."""
-        answer: Begun | MayRun = self._engine.drive(walk.ask(self._prepare(call, options), self._mint))
+        answer: Begun | MayRun = self._engine.drive(self._beginning(walk.ask, call, options))
         return answer
 
     def commit(self, claim: Claim, outcome: Outcome | Exception) -> Any:

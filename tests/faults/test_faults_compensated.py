@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,39 @@ def test_96_each_call_of_a_tool_is_made_good_by_what_it_said_itself(ledger: Driv
     charge(restarted, "4")
     found = {one.effect.args["order"]: one.status for one in restarted.compensate("orders")}
     assert (found["3"], found["4"], refunded[2:]) == ("undeclared", "done", ["ch_4"])
+
+
+@pytest.mark.parametrize("repeat", [{"dedupe": "turn"}, {"dedupe": "call"}, {"dedupe": "args", "by_scope": True}])
+def test_96_a_repeat_of_a_call_is_made_good_and_asked_about_by_what_it_said_itself(
+    ledger: Driver, shell: Shell, repeat: dict[str, Any]
+) -> None:
+    """What the repeat said was kept for the first call, so another charge was refunded than the record said."""
+    refunded, asked = [], []
+
+    def charge(number: int, *, is_lost: bool = False) -> None:
+        def handler(effect: Any) -> str:
+            if is_lost:
+                raise ConnectionError("lost")
+            return f"ch_{number}"
+
+        def probe(effect: Any) -> Succeeded:
+            asked.append(number)
+            return Succeeded(f"ch_{number}")
+
+        by_turn = {"turn": f"turn {number}"} if repeat["dedupe"] == "turn" else {}
+        by_scope = {"scope": f"scope {number}"} if "by_scope" in repeat else {}
+        call = ToolCall(**{**BUY, "dedupe": repeat["dedupe"], "call_id": f"call {number}", **by_turn, **by_scope})
+        words: Any = {"side_effect": "payment", "on_repeat": "run", "reconcile": probe}
+        with suppress(ConnectionError):
+            ledger.run(call, handler, compensate=lambda effect: refunded.append(number), **words)
+
+    charge(1)
+    charge(2)
+    charge(3, is_lost=True)
+    assert [one.status for one in ledger.reconcile(run_id="r1")] == ["succeeded"]
+    assert asked == [3]
+    assert [one.status for one in ledger.compensate("r1")] == ["done"] * 3
+    assert refunded == [3, 2, 1]
 
 
 def test_96_calls_of_one_tool_may_each_write_the_same_compensation(ledger: Driver, shell: Shell) -> None:

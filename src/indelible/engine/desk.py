@@ -196,7 +196,11 @@ class Desk(Preparing):
         """Gives the walk of a call; what cannot be called is refused before anything is claimed."""
         if not callable(handler):
             raise BadCall(f"{call.tool}: the handler is {handler!r}, which cannot be called; pass a function")
-        return self._walking(self._prepare(call, words))
+        return self._keeping_said(self._walking(self._prepare(call, words)), call, words)
+
+    def _beginning(self, begin: Callable[[Prepared, Mint], Walk], call: ToolCall, words: OptionWords) -> Walk:
+        """Give the walk of a call that its caller carries out, or only asks about."""
+        return self._keeping_said(begin(self._prepare(call, words), self._mint), call, words)
 
     def _walking(self, prepared: Prepared) -> Walk:
         """Gives the walk of a call; one of a run that this process drives also keeps the run safe."""
@@ -281,7 +285,7 @@ class Desk(Preparing):
             return Reconciled(effect=effect, code="no_probe")
         try:
             return reconciled((yield from walk.probe(effect, reconcile, self._mint, self._screen_of(effect))))
-        except (BadCall, EffectInDoubt) as problem:  # it raised or talked nonsense; the others still get theirs
+        except EffectInDoubt as problem:  # it raised or talked nonsense; the others still get theirs
             now: Effect | None = yield Recall(effect.ref)
             return Reconciled(effect=now or effect, code="probe_raised", detail=str(problem))
 

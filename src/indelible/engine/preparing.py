@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.approvals.approval import Approval
 from indelible.core.approvals.edits import holds_mark
+from indelible.core.commands import AwaitingApproval, Claimed, InDoubt, InFlight, Open, Replayed, ReplayedFailure
 from indelible.core.effects.calls import (
     COMPENSATION,
     DEFAULT_TENANT,
@@ -28,7 +29,7 @@ from indelible.core.effects.calls import (
 from indelible.core.effects.compensations import is_compensation
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Identity, Ref, identify
-from indelible.core.effects.requests import Prepared
+from indelible.core.effects.requests import Prepared, Request, Submit, Walk
 from indelible.core.effects.tightening import handling_for, merged, occurring
 from indelible.core.events import Payload
 from indelible.core.policy.verdicts import Verdict
@@ -39,6 +40,7 @@ from indelible.engine.current_run import current_run
 from indelible.engine.engine import Engine
 from indelible.engine.forgetting import Forgetting
 from indelible.engine.judging import keeping_resource
+from indelible.engine.watched import watched
 from indelible.errors import BadCall
 from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.tool import Tool
@@ -153,22 +155,31 @@ class Preparing:
             return said
         return self._options.compensate
 
-    def _keep_said(self, prepared: Prepared, words: OptionWords) -> None:
-        """Keep what a call says of a tool that is not registered: it holds for what is done later about the call.
-
-        Rules of redaction only add up, so they are kept for the tool. A function may know its call by a variable around
-        it, so it is kept for that call alone.
-        """
-        tool, ref = prepared.call.tool, prepared.identity.ref
+    def _keep_redact(self, tool: str, words: OptionWords) -> None:
+        """Keep which values a call of a tool that is not registered redacts: rules of redaction only add up."""
         redact, known = words.get("redact") or (), self._redact_said.get(tool, ())
         if not set(redact) <= set(known):
             self._redact_said[tool] = tuple(dict.fromkeys((*known, *redact)))
             self._usual_handling.pop(tool + COMPENSATION, None)
+
+    def _keeping_said(self, steps: Walk, call: ToolCall, words: OptionWords) -> Walk:
+        """Pass on the walk of a call, and keep what the call says of its effect if its tool is not registered.
+
+        A function may know its call by a variable around it, so it is kept for the effect that this call is.
+        """
         said = Said(words.get("compensate"), words.get("reconcile"))
-        if any(said):
-            if len(self._said) >= _MOST_SAID:
-                del self._said[next(iter(self._said))]
-            self._said[ref] = said
+        if not any(said) or call.tool in self._tools:
+            return steps
+
+        def note(request: Request, answer: Any) -> None:
+            if not isinstance(request, Submit) or not isinstance(request.command, Open):
+                return
+            if isinstance(answer, Claimed | Replayed | ReplayedFailure | AwaitingApproval | InFlight | InDoubt):
+                if len(self._said) >= _MOST_SAID:
+                    del self._said[next(iter(self._said))]
+                self._said[request.command.ref] = said
+
+        return watched(steps, note)
 
     def _recorded_subject(self, effect: Effect) -> bytes | None:
         """Return the mark of the person whom an effect is about, as it is recorded; None if about no person."""
@@ -201,7 +212,7 @@ class Preparing:
             call = placed(call, handling.side_effect, run_id, self._mint.effect_id)
         prepared = self._prepared(call, handling, is_alone)
         if words and not is_bound and tool is None:
-            self._keep_said(prepared, words)
+            self._keep_redact(call.tool, words)
         return prepared
 
     def _prepared(self, call: ToolCall, handling: Handling, is_alone: bool) -> Prepared:

@@ -30,6 +30,7 @@ from indelible.core.runs.run import (
     RunStatus,
 )
 from indelible.core.runs.turns import Turns
+from indelible.engine.watched import watched
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, RunLost, RunOver, RunRefused
 from indelible.runs.asking import Asking, hash_of_request
 from indelible.runs.keeping import RunKeeping, moved_or_raise, new_checkpoint
@@ -220,7 +221,13 @@ class ActiveRun(CarriedRun):
             known: Effect | None = yield Recall(prepared.identity.ref)
             if known is None or known.status == "ready":  # else it replays, or waits for somebody
                 yield from self._sealing("risky_boundary")
-        value, was_entered = yield from _watched(steps)
+        was_entered = False  # what replays is nothing new
+
+        def note(request: Request, _: object) -> None:
+            nonlocal was_entered
+            was_entered = was_entered or isinstance(request, Invoke)
+
+        value = yield from watched(steps, note)
         self._progress += was_entered
         if was_entered and self._is_save_due():
             with self._spared():
@@ -466,21 +473,3 @@ class ActiveRun(CarriedRun):
                 raise
             error.add_note(f"Indelible: run {self.id} could not be saved: {problem}")
             self._desk.lose(self)
-
-
-def _watched(steps: Walk) -> Generator[Request, Any, tuple[Any, bool]]:
-    """Passes a walk on; gives its value, and whether a handler was entered: what replays is nothing new."""
-    was_entered = False
-    answer: Any = None
-    error: BaseException | None = None
-    while True:
-        try:
-            request = steps.send(answer) if error is None else steps.throw(error)
-        except StopIteration as end:
-            return end.value, was_entered
-        was_entered = was_entered or isinstance(request, Invoke)
-        answer, error = None, None
-        try:
-            answer = yield request
-        except BaseException as problem:
-            error = problem
