@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from indelible import Ledger, Resource, ToolCall, migrate
+from indelible import AwaitingApproval, GrantTerms, Ledger, Resource, ToolCall, migrate
 from indelible.errors import RecordForged, ResourceBusy, Stopped
-from tests.journal.attacked_world import POLICY, charge
+from tests.journal.attacked_world import POLICY, charge, dumped
 from tests.journal.tampering import Database
 
 
@@ -117,4 +118,42 @@ def test_98_honest_reservations_stop_nothing(place: Place) -> None:
             other.seal()
             one.run(charge(2 + number), lambda effect: "paid")
             one.seal()
+    assert place.why_stopped() == ""
+
+
+def test_98_calls_on_a_grant_that_take_from_a_budget_stop_nothing(place: Place) -> None:
+    """One event tells of the grant and of the budget; it was taken for two."""
+
+    def order(number: int) -> ToolCall:
+        return ToolCall(tool="charge", args={"amount": 5, "order": number}, run_id="order-1")
+
+    with place.opened() as ledger:
+        asked = ledger.begin(order(1), approval="required")
+        assert isinstance(asked, AwaitingApproval)
+        terms = GrantTerms(count=9, until=datetime.now(UTC) + timedelta(hours=1), pin=("amount",))
+        ledger.approve(asked.approval, digest=asked.approval.digest, by="ana", grant=terms)
+        for number in (1, 2, 3):
+            ledger.run(order(number), lambda effect: "paid", approval="required")
+            ledger.seal()
+    assert place.why_stopped() == ""
+
+
+def test_59_a_program_that_runs_while_the_database_is_put_back_finds_no_forgery_after_the_loss_is_declared(
+    place: Place,
+) -> None:
+    """Reservations of the lost part get their numbers again, and the program remembered them."""
+    with place.opened() as ledger:
+        with closing(Database(place.url)) as database:
+            backup = dumped(database)
+        for number in range(2, 6):
+            ledger.run(charge(number), lambda effect: "paid")
+        ledger.seal()
+        with closing(Database(place.url)) as database:
+            for table, rows in backup.items():
+                database.replace(table, rows)
+        with place.opened() as other:
+            other.continue_journal()
+        for number in range(6, 12):
+            ledger.run(charge(number), lambda effect: "paid")
+            ledger.seal()
     assert place.why_stopped() == ""

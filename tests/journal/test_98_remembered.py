@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from indelible import Actor, Ledger, NothingHappened, Refused, ToolCall, migrate
+from indelible.core.effects.stops import STOPS_RUN
 from indelible.core.journal.notes import Note, TreeHead, parse_note
 from indelible.core.journal.tiles import grow
 from indelible.core.people.credentials import Token
@@ -315,3 +316,25 @@ def test_59_a_head_that_is_signed_while_an_older_database_is_put_back_does_not_c
         evidence = LiveEvidence(ledger._engine.store, "default", ledger._engine.notary.seal_with_own_key)
         report = verify(evidence, [key_of(ledger)])
     assert (report.verdict, report.flaw) == ("verified", None)
+
+
+def test_98_a_stop_whose_value_was_changed_stays_in_force_after_a_loss(place: Place) -> None:
+    with place.opened() as ledger:
+        ledger.stop(by=ROOT, reason="looking")
+        ledger.seal()
+        backup = place.state()
+        ledger.go(by=ROOT, reason="found")
+        ledger.seal()
+    place.set_back(backup)
+    with place.opened() as ledger, pytest.raises(SignerRefused):
+        ledger.seal()
+    with closing(Database(place.url)) as database:
+        rows = database.rows("payloads")
+        for row in rows:
+            if row["run_id"] == STOPS_RUN and row["seq"] == 0 and row["field"] == "stop":
+                row["value"] = bytes(row["value"]).replace(b'"is_in_force":true', b'"is_in_force":false')
+        assert rows != database.rows("payloads")
+        database.replace("payloads", rows)
+    with place.opened() as ledger:
+        ledger.continue_journal()
+        assert ledger.stopped() is not None

@@ -20,7 +20,7 @@ from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json, instant
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, Waiting, check_growth
-from indelible.core.journal.merkle import Edge, consistency_proof, inclusion_proof, perfect_subtrees
+from indelible.core.journal.merkle import Edge, ReadNode, consistency_proof, inclusion_proof, perfect_subtrees
 from indelible.core.journal.notes import Note, PublicKey, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
@@ -74,6 +74,8 @@ class Sealer:
         """Is what entries of the tree whose head is not signed yet told of rights and budgets."""
         self._told_before: list[ToldOf] = []
         """Is what the entries told that the newest signed head covers and the one before it does not."""
+        self._taken_in: Tree | None = None
+        """Is the tree as it was when these were taken into it."""
         self._has_read_on = False
         self._newest: tuple[str, Note] | None = None
         """Is the head whose signature was checked last."""
@@ -153,18 +155,35 @@ class Sealer:
                     "see what was changed: indelible verify. Then restore a backup of the database"
                 ) from problem
             if macs is not None and examine is not None and tree is not None:
-                told = told_in(self._store, macs, examine.rights)
-                problems |= reserved_twice(told, [*self._told_before, *self._told])
-                self._told += told
-                start = tree.size - len(examine.leaves)
-                edge = self._edge if start else Edge()
-                is_next = edge is not None and edge.size == start
-                self._edge = edge.extended(examine.leaves) if edge is not None and is_next else None
-                self._has_read_on = self._has_read_on and is_next
+                problems |= self._take_in(macs, examine, tree)
             if tree is None or tree.size >= goal:
                 break
         if examine is not None and (problems := problems | examine.problems):
             self._stop_for(problems)
+
+    def _take_in(self, macs: Macs, examined: Unsealed, tree: Tree) -> dict[str, str]:
+        """Note what was taken into the tree; return which runs took a reservation that another event took."""
+        start = tree.size - len(examined.leaves)
+        edge = self._edge if start else Edge()
+        is_next = edge is not None and edge.size == start
+        self._edge = edge.extended(examined.leaves) if edge is not None and is_next else None
+        self._has_read_on = self._has_read_on and is_next
+        if start == 0 or not (_is_edge_of(self._edge, tree) or self._begins_with(self._taken_in)):
+            self._told, self._told_before = [], []  # the database was set back: what told of them is not there
+        told = told_in(self._store, macs, examined.rights)
+        problems = reserved_twice(told, [*self._told_before, *self._told])
+        self._told += told
+        self._taken_in = tree
+        return problems
+
+    def _begins_with(self, older: Tree | None) -> bool:
+        """Return whether the tree that is here begins with an older one."""
+        if older is None or older.size > self._journal.tree(self._tenant).size:
+            return False
+        try:
+            return _edge_at(_nodes_of(self._journal, self._tenant), older.size).root == older.root
+        except (LookupError, ValueError):  # tiles are gone, and such a tree is not signed
+            return True
 
     def _stop_for(self, problems: Mapping[str, str]) -> None:
         """Stop all effects, for the database was changed by a program that has no key."""
@@ -347,9 +366,8 @@ class Sealer:
 
     def _examined(self, macs: Macs, tree: Tree, signed: TreeHead | None) -> Edge:
         """Return a tree's edge; raise `Caught` unless key holders wrote each entry past those that were signed."""
-        read = node_reader(lambda level, number: self._journal.tile(self._tenant, level, number))
         size = 0 if signed is None else signed.size
-        edge = Edge(size, [read(*place) for place in perfect_subtrees(0, size)])
+        edge = _edge_at(_nodes_of(self._journal, self._tenant), size)
         if signed is not None and edge.root != signed.root:
             raise Caught("the tree is not what was signed")
         for start in range(size, tree.size, _PAGE):
@@ -404,6 +422,10 @@ def _is_signed_by(note: Note, key: PublicKey) -> bool:
         return False
 
 
+def _edge_at(read: ReadNode, size: int) -> Edge:
+    return Edge(size, [read(*place) for place in perfect_subtrees(0, size)])
+
+
 def _is_edge_of(edge: Edge | None, tree: Tree) -> bool:
     return edge is not None and (edge.size, edge.root) == (tree.size, tree.root)
 
@@ -421,8 +443,7 @@ def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
             raise BadCall(f"run {run_id!r} has no event {seq}; see: indelible events {run_id}")
         raise NotSealed(f"event {seq} of run {run_id!r} is under no signed head yet; run: indelible journal seal")
     head = with_rotations(store, tenant, parse_note(newest[0]))
-    read = node_reader(lambda level, number: store.journal.tile(tenant, level, number))
-    proof = inclusion_proof(index, parse_head(head.text).size, read)
+    proof = inclusion_proof(index, parse_head(head.text).size, _nodes_of(store.journal, tenant))
     (entry,) = store.journal.entries(tenant, index, 1)
     return Receipt(index, tuple(proof), head, entry.body)
 
@@ -518,8 +539,12 @@ def _change_stop(
 
 def _prover(journal: JournalStore, tenant: str, tree: Tree) -> Prove:
     """Gives what proves that a tree begins with an older one."""
-    read = node_reader(lambda level, number: journal.tile(tenant, level, number))
+    read = _nodes_of(journal, tenant)
     return lambda old: consistency_proof(old, tree.size, read)
+
+
+def _nodes_of(journal: JournalStore, tenant: str) -> ReadNode:
+    return node_reader(lambda level, number: journal.tile(tenant, level, number))
 
 
 def is_elsewhere(store: Store, tenant: str) -> bool:

@@ -22,14 +22,14 @@ _FEW = 16
 
 def told_in(store: Store, macs: Macs, told: Sequence[Told]) -> list[ToldOf]:
     """Return what some values told of rights and budgets."""
-    seqs: dict[str, list[int]] = {}
-    for run_id, seq, _ in told:
-        seqs.setdefault(run_id, []).append(seq)
     wanted = set(told)
+    seqs: dict[str, set[int]] = {}
+    for run_id, seq, _ in told:
+        seqs.setdefault(run_id, set()).add(seq)  # an event may tell of several: its values are read once
     return [
         one
         for run_id in seqs
-        for payload in store.payloads(macs.tenant, run_id, seqs[run_id])
+        for payload in store.payloads(macs.tenant, run_id, sorted(seqs[run_id]))
         if (run_id, payload.seq, payload.field) in wanted and macs.is_of_payload(payload)
         for one in remembered_in(payload)
     ]
