@@ -42,6 +42,7 @@ from indelible.errors import (
     NotSealed,
     ResourceBusy,
     ResultNotRecorded,
+    StoreUnavailable,
 )
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.server.gateway_tools import GatewayTool
@@ -768,3 +769,29 @@ def test_37_a_compensation_that_is_on_the_record_is_told_as_done_although_its_se
         (told,) = ledger.compensate("r")
         assert (told.status, type(told.error), told.is_open) == ("done", NotSealed, False)
         assert [effect.status for effect in ledger.effects(tool="charge.compensate")] == ["succeeded"]
+
+
+@pytest.mark.parametrize("on_unsealed", ["continue", "refuse"])
+def test_37_a_call_that_is_on_the_record_is_not_told_as_one_that_was_not_entered(
+    store_url: str, on_unsealed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store went away while it was asked for the head: `StoreUnavailable` says that nothing was claimed."""
+    migrate(store_url)
+    provider = Provider()
+    with Ledger.open(store_url, on_unsealed=on_unsealed, seal=True) as ledger:
+        charge = ledger.tool("charge", side_effect="payment", await_inclusion=True)(provider.charge)
+
+        def away(*_: Any) -> None:
+            assert provider.charged == [500]
+            raise StoreUnavailable("away")
+
+        monkeypatch.setattr(type(ledger._engine.store.journal), "index_of", away)
+        with ledger.in_run("r"):
+            if on_unsealed == "continue":
+                assert charge("1") == {"charged": 500}
+            else:
+                with pytest.raises(NotSealed):
+                    charge("1")
+        monkeypatch.undo()
+        assert [effect.status for effect in ledger.effects()] == ["succeeded"]
+    assert provider.charged == [500]

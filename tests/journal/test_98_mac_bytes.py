@@ -30,6 +30,7 @@ EFFECT = names_in("| `effect` |", "a list of")
 SHEET = names_in("| `sheet` |", "a list of")
 SIGNED_TYPES = {*names_in("| events |", "of the types")}
 SIGNED_KINDS = {*names_in("| sheets of the kinds", "of the kinds")}
+MAC_BYTES = 16
 USED = {*names_in("| sheets of the kind `grant`", "without")}
 
 
@@ -77,7 +78,8 @@ def right_in(row: dict[str, Any]) -> bytes | None:
         return str(row["version"]).encode() + body
     if row["kind"] == "grant":
         return canonical({name: value for name, value in json.loads(body).items() if name not in USED})
-    if row["kind"] == "approval" and row["status"] in ("pending", "approved") and json.loads(body)["votes"]:
+    is_signed = row["status"] in ("pending", "approved") or len(bytes(row["mac"])) > MAC_BYTES
+    if row["kind"] == "approval" and is_signed and json.loads(body)["votes"]:
         return canonical({name: json.loads(body)[name] for name in ("digest", "votes")})
     return None
 
@@ -87,7 +89,8 @@ def canonical(value: Any) -> bytes:
 
 
 def is_of_sheet(keys: Keys, row: dict[str, Any]) -> bool:
-    mac, signature, uses = (bytes(row["mac"])[part] for part in (slice(16), slice(16, 80), slice(80, None)))
+    parts = (slice(MAC_BYTES), slice(MAC_BYTES, 80), slice(80, None))
+    mac, signature, uses = (bytes(row["mac"])[part] for part in parts)
     right = right_in(row)
     if mac != keys.mac("sheet", listed(row, SHEET) + bytes(row["body"])) or right is None:
         return mac == bytes(row["mac"]) and right is None

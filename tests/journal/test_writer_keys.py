@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 import indelible
-from indelible import GrantTerms, Ledger, ToolCall, migrate
+from indelible import AwaitingApproval, GrantTerms, Ledger, NothingHappened, ToolCall, migrate
 from indelible.errors import ApprovalPending, KeyUnusable, Misconfigured
 from indelible.journal.keys import writers
 from indelible.journal.keys.writers import VARIABLE, WriterKeys
@@ -341,3 +341,32 @@ def test_98_calls_at_once_that_use_a_grant_raise_no_alarm(
             assert list(threads.map(pay, range(1, 200))) == list(range(1, 200))
             assert all(grant.uses_left for grant in ledger.grants())
     assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+@pytest.mark.parametrize("has_rights", [True, False])
+def test_37_a_worker_with_the_effects_key_gives_an_approved_call_back_in_which_nothing_happened(
+    store_url: str, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_rights: bool
+) -> None:
+    def close(effect: object) -> str:
+        raise NothingHappened("the bank was closed")
+
+    call = ToolCall(tool="pay", args={"n": 1}, run_id="r")
+    words: Any = {"side_effect": "payment", "approval": "required", "wait": False}
+    begin(store_url)
+    with Ledger.open(store_url, seal=False) as ledger:
+        asked = ledger.begin(call, **words)
+        assert isinstance(asked, AwaitingApproval)
+        ledger.approve(asked.approval, digest=asked.approval.digest, by="ana")
+        held = ledger._engine.store.macs
+        assert isinstance(held, WriterKeys)
+        monkeypatch.setenv(VARIABLE, held.export("default", with_rights=has_rights))
+    with Ledger.open(store_url, seal=False, keys=tmp_path / "far") as worker:
+        for _ in range(2):
+            with pytest.raises(NothingHappened):
+                worker.run(call, close, **words)
+            assert [effect.status for effect in worker.effects()] == ["ready"]
+        assert worker.run(call, lambda effect: "paid", **words) == "paid"
+    monkeypatch.delenv(VARIABLE)
+    with Ledger.open(store_url, seal=False) as ledger:
+        ledger.seal()
+        assert ledger.stopped() is None

@@ -82,10 +82,14 @@ class Newest(Protocol):
 
 
 class _Right(NamedTuple):
-    """Is what of a sheet only the rights key can make; of a grant also how many uses it has at most."""
+    """Is what of a sheet only the rights key can make; of a grant also how many uses it has at most.
+
+    What is not in force needs no signature, and keeps the one that it has.
+    """
 
     content: bytes
     uses: int = 0
+    is_in_force: bool = True
 
 
 def derived_key(master: bytes, tenant: str, use: str) -> bytes:
@@ -216,6 +220,8 @@ class Macs:
         kept = None if before is None else self._kept(before, right)
         if kept is not None:
             return own + kept
+        if not right.is_in_force:
+            return own
         uses = right.uses.to_bytes(8, "big")
         return own + self._signed(_right_message(self.tenant, sheet, right.content, uses)) + uses
 
@@ -298,7 +304,7 @@ class Macs:
         if not self._is_own("sheet", _sheet_content(self.tenant, sheet), sheet.mac):
             return False
         right = _right_in(sheet)
-        if right is None:
+        if right is None or not right.is_in_force:
             return True
         assert sheet.mac is not None, "it was compared above"
         signature = sheet.mac[MAC_BYTES : MAC_BYTES + SIGNATURE_BYTES]
@@ -404,8 +410,10 @@ def _right_in(sheet: Sheet) -> _Right | None:
     """Return what of a sheet needs the rights key: votes that count, a grant but for its use, else all of it."""
     if sheet.kind == "approval":
         body: Any = sheet.read()
-        has_votes = sheet.status in _OPEN and body["votes"]
-        return _Right(encode({"digest": body["digest"], "votes": body["votes"]})) if has_votes else None
+        if not body["votes"]:
+            return None
+        # A used approval keeps its signature: it is given back if the handler did nothing.
+        return _Right(encode({"digest": body["digest"], "votes": body["votes"]}), is_in_force=sheet.status in _OPEN)
     if sheet.kind not in RIGHTS:
         return None
     assert sheet.body is not None, "what is written has a body"

@@ -124,7 +124,10 @@ class Notary:
         problem = None if self._thread is None else self._thread.wait(self._patience)
         if problem is None:
             # Looked up even after a seal of our own: with a great backlog, that one may have taken other events first.
-            problem = self._await_head(effect)
+            try:
+                problem = self._await_head(effect)
+            except IndelibleError as hidden:  # the store may be away, or a token ended, and the outcome is recorded
+                problem = hidden
         if problem is not None and self._on_unsealed == "refuse":
             raise NotSealed(
                 f"{effect.tool}: the outcome of {effect.id} is recorded, but no signed head covers it yet: {problem}. "
