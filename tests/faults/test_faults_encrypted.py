@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from indelible import Ledger, NothingHappened, ToolCall, migrate
 from indelible.core.commands import AwaitingApproval
-from indelible.errors import BudgetExceeded, PolicyRefused
+from indelible.errors import BudgetExceeded, EffectInDoubt, PolicyRefused
 
 TOO_MUCH = {"name": "too much", "match": {"args": {"amount": {"gt": 100}}}, "then": "refuse"}
 DAY = {"name": "day", "match": {"tool": "pay"}, "sum": "amount", "limit": 1000, "window": "24h"}
@@ -95,3 +96,28 @@ def test_39_an_approval_is_used_where_encryption_or_its_key_changed(
     with Ledger.open(store_url, encrypt=then, seal=False) as ledger:
         ledger.run(call("a", 7), lambda effect: entered.append(effect.args["amount"]), approval="required", wait=False)
     assert entered == [700]
+
+
+@pytest.mark.parametrize(("side_effect", "status"), [("write", "in_doubt"), ("read", "ready")])
+def test_37_a_call_in_doubt_stays_so_on_a_machine_without_its_data_key(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side_effect: Any, status: str
+) -> None:
+    """It raised `EffectErased`, "call it under another scope", and an outer call was failed."""
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    migrate(store_url)
+    words: Any = {"side_effect": "payment", "on_crash": "retry"}
+
+    def lose(effect: Any) -> None:
+        raise ConnectionError("lost")
+
+    with Ledger.open(store_url, encrypt=True, seal=False) as here, pytest.raises(ConnectionError):
+        here.run(call("a", 1), lose, **words)
+    shutil.copytree(tmp_path / "keys", tmp_path / "far")
+    for folder in (tmp_path / "far").glob("*/data"):
+        shutil.rmtree(folder)
+        folder.mkdir(mode=0o700)
+    with Ledger.open(store_url, encrypt=True, seal=False, keys=tmp_path / "far") as far:
+        outer = far.tool("outer", side_effect=side_effect)(lambda: far.run(call("a", 1), lose, **words))
+        with far.in_run("r"), pytest.raises(EffectInDoubt):
+            outer()
+        assert {effect.tool: effect.status for effect in far.effects()} == {"pay": "in_doubt", "outer": status}

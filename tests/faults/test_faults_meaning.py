@@ -781,11 +781,16 @@ def test_37_a_call_that_is_on_the_record_is_not_told_as_one_that_was_not_entered
     with Ledger.open(store_url, on_unsealed=on_unsealed, seal=True) as ledger:
         charge = ledger.tool("charge", side_effect="payment", await_inclusion=True)(provider.charge)
 
-        def away(*_: Any) -> None:
+        journal = type(ledger._engine.store.journal)
+        index_of = journal.index_of
+
+        def away(*place: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                return index_of(*place)  # what seals still has the store
             assert provider.charged == [500]
             raise StoreUnavailable("away")
 
-        monkeypatch.setattr(type(ledger._engine.store.journal), "index_of", away)
+        monkeypatch.setattr(journal, "index_of", away)
         with ledger.in_run("r"):
             if on_unsealed == "continue":
                 assert charge("1") == {"charged": 500}

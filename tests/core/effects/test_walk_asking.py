@@ -49,6 +49,7 @@ from indelible.errors import (
     ApprovalStale,
     BudgetExceeded,
     EffectErased,
+    EffectInDoubt,
     KeyReused,
     PolicyRefused,
     RunLost,
@@ -244,6 +245,8 @@ def test_what_was_erased_is_not_attempted_and_not_replayed() -> None:
     error = play(walk.begin(prepared(), CountingMint()), ArgsErased(gone)).error
     assert isinstance(error, EffectErased)
     assert error.effect is gone
+    doubtful = effect("in_doubt", args_json=None)
+    assert isinstance(play(walk.begin(prepared(), CountingMint()), ArgsErased(doubtful)).error, EffectInDoubt)
     forgotten = Replayed(effect("succeeded", detail_json=None))
     assert isinstance(play(walk.begin(prepared(), CountingMint()), forgotten).error, EffectErased)
 

@@ -244,6 +244,12 @@ def begin(
             return answer
         case KeyTaken(effect):
             raise key_reused(prepared, effect)
+        case ArgsErased(effect) if effect.status == "in_doubt":
+            raise EffectInDoubt(
+                f"{effect.tool}: {effect.id} is in doubt, and its arguments cannot be read here: they were erased, or "
+                "their key is on another machine. Settle it: indelible effects settle",
+                effect=effect,
+            )
         case ArgsErased(effect):
             raise EffectErased(
                 f"{effect.tool}: the arguments of {effect.id} were erased, so it cannot be attempted any more; if it "
