@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -405,6 +404,6 @@ class Shelf:
 
 
 def said_of_another(error: BaseException) -> BaseException:
-    """Return an exception that speaks of another effect; as if from another process, so it is never too old."""
+    """Return an exception that speaks of another effect."""
     assert is_about(error, "eff_other")
-    return deepcopy(error)
+    return error

@@ -7,9 +7,11 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from math import inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -560,7 +562,11 @@ def test_37_the_record_of_a_retry_verifies(store_url: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [{"retry": 3}, {"downstream": True}, {"timeout": 5}, {"reconcile": 5}, {"compensate": "refund"}]
+    "words",
+    [
+        *({"retry": 3}, {"downstream": True}, {"timeout": 5}, {"reconcile": 5}, {"compensate": "refund"}),
+        *({"wait": nan}, {"wait": inf}, {"lease": timedelta.max}, {"volatile": 1}, {"await_inclusion": "x"}),
+    ],
 )
 def test_37_an_option_of_another_kind_is_refused_before_the_handler_is_entered(ledger: Ledger, words: Any) -> None:
     """`retry=3` was taken. Then the handler's refusal was lost in an `AttributeError`, and the effect was in doubt."""
@@ -575,6 +581,14 @@ def test_37_an_option_of_another_kind_is_refused_before_the_handler_is_entered(l
         FunctionCalls(ledger, {"charge": provider.charge}, run="r", terms={"charge": words})
     assert provider.charged == []
     assert list(ledger.effects()) == []
+
+
+@pytest.mark.parametrize("words", [{"multiplier": nan}, {"multiplier": inf}, {"multiplier": 1e300}, {"multiplier": -2}])
+def test_37_a_retry_with_pauses_that_cannot_be_is_refused_when_it_is_made(words: Any) -> None:
+    with pytest.raises(BadCall):
+        Retry(on=(ConnectionError,), attempts=4, **words)
+    with pytest.raises(BadCall):
+        Retry(on=(ConnectionError,), backoff=timedelta(days=-1))
 
 
 class Booking:
@@ -638,24 +652,37 @@ def test_37_a_credential_that_ended_settles_no_outer_call(ledger: Ledger, side_e
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(NothingHappened("not connected"), "ready"), (Refused("over the limit"), "failed")]
+    ("error", "status"), [(NothingHappened, "ready"), (Refused, "failed"), (ConnectionError, "in_doubt")]
 )
-def test_37_an_exception_object_that_is_raised_again_speaks_of_the_call_that_raises_it(
-    ledger: Ledger, error: Exception, status: str
+def test_37_a_future_that_raises_what_an_inner_call_said_settles_no_later_outer_call(
+    ledger: Ledger, error: type[Exception], status: str
 ) -> None:
-    """It spoke of the first call alone, so the second one was in doubt."""
+    """From the second one on, it was believed of the outer call: ready, and paid again."""
+    deeds: list[str] = []
+    opened: Future[None] = Future()
 
     def refuse(order: str) -> None:
-        raise error
+        raise error("x")
 
-    pay = ledger.tool("pay", side_effect="payment")(refuse)
-    outer = ledger.tool("outer", side_effect="payment")(lambda order: pay(order))
+    inner = ledger.tool("inner", side_effect="payment")(refuse)
+
+    def buy(order: str) -> None:
+        deeds.append(order)
+        if not opened.done():
+            try:
+                inner("1")
+            except Exception as problem:
+                opened.set_exception(problem)
+        opened.result()
+
+    outer = ledger.tool("outer", side_effect="payment")(buy)
     with ledger.in_run("r"):
-        for call in (pay, pay, outer):
-            with pytest.raises(type(error)):
-                call(str(len(list(ledger.effects()))))
-    found = [(effect.tool, effect.status) for effect in ledger.effects()]
-    assert sorted(found) == [("outer", "in_doubt"), *[("pay", status)] * 3]
+        for order in ("1", "2", "2", "3"):
+            with pytest.raises((error, EffectInDoubt)):
+                outer(order)
+    assert deeds == ["1", "2", "3"]
+    found = sorted((effect.tool, effect.status) for effect in ledger.effects())
+    assert found == [("inner", status), *[("outer", "in_doubt")] * 3]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from indelible.core.effects.meaning import (
     fate_of,
     is_about,
     meaning_of,
-    moment,
 )
 from indelible.errors import (
     BadCall,
@@ -227,26 +226,15 @@ def test_37_a_call_that_was_entered_may_have_happened_if_the_ledger_cannot_be_as
     assert fate_of(None) == "in_doubt"
 
 
-def test_37_an_exception_object_of_before_this_attempt_is_raised_anew() -> None:
+def test_37_an_exception_object_speaks_of_the_call_that_it_came_out_of_first() -> None:
+    """A future raises what it holds to each handler that asks for its result, and so does a pickled one."""
     paying, writing = (handling_of(Options(side_effect=side_effect)) for side_effect in ("payment", "write"))
-    again, lost = NothingHappened("x"), TimeoutError("lost")
-    assert meaning_of(again, paying, "eff_1") == "nothing"
-    assert meaning_of(lost, paying, "eff_1") == "in_doubt"
-    for effect_id in ("eff_2", "eff_3"):
-        since = moment()
-        assert meaning_of(again, paying, effect_id, since=since) == "nothing"
-        assert meaning_of(lost, writing, effect_id, since=since) == "failed"
-        assert meaning_of(lost, writing, "eff_outer", since=since) == "failed", "it has failed inside too"
-        assert meaning_of(again, paying, "eff_outer", since=since) == "in_doubt", "it came out of a call inside"
-    since = moment()
-    assert meaning_of(lost, paying, "eff_4", since=since) == "in_doubt"
-    assert meaning_of(lost, writing, "eff_outer", since=since) == "in_doubt"
-
-
-def test_37_an_exception_of_another_process_is_never_taken_for_an_older_one() -> None:
-    again, paying = NothingHappened("x"), handling_of(Options(side_effect="payment"))
-    assert meaning_of(again, paying, "eff_1") == "nothing"
-    assert meaning_of(pickle.loads(pickle.dumps(again)), paying, "eff_2", since=moment()) == "in_doubt"
+    nothing, refused, lost = NothingHappened("x"), Refused("x"), TimeoutError("lost")
+    assert [meaning_of(one, paying, "eff_1") for one in (nothing, refused, lost)] == ["nothing", "failed", "in_doubt"]
+    assert [meaning_of(one, paying, "eff_1") for one in (nothing, refused)] == ["nothing", "failed"], "the same call"
+    for one in (nothing, refused, lost, pickle.loads(pickle.dumps(nothing))):
+        assert meaning_of(one, paying, "eff_2") == "in_doubt"
+    assert [meaning_of(one, writing, "eff_2") for one in (nothing, refused, lost)] == ["in_doubt", "failed", "in_doubt"]
 
 
 @pytest.mark.parametrize("error", [NothingHappened("x"), Refused("x"), KeyError("x")])

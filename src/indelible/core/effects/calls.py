@@ -42,6 +42,7 @@ MODEL_TURN = "model.turn"
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _LONGEST_NAME = 500
+_LONGEST = timedelta(days=36_525)
 
 
 RESOURCE_PARTS = frozenset({"namespace", "type", "id"})
@@ -256,6 +257,12 @@ class Retry:
         _check_kind("Retry.backoff", self.backoff, timedelta, "timedelta(seconds=1)")
         if self.attempts < 1:
             raise BadCall("Retry.attempts counts the first attempt too, so it is at least 1")
+        try:
+            pauses = [self.pause_after(1), self.pause_after(self.attempts)]
+        except (OverflowError, ValueError, TypeError):
+            pauses = [timedelta.max]
+        if not all(timedelta(0) <= pause <= _LONGEST for pause in pauses):
+            raise BadCall(f"Retry: backoff={self.backoff} and multiplier={self.multiplier} make pauses that cannot be")
 
     def pause_after(self, attempt: int) -> timedelta:
         """Gives the pause between attempt number `attempt` and the next."""
@@ -392,11 +399,13 @@ class Options:
             raise BadCall("downstream and on_crash='retry' both say what happens in doubt; leave on_crash out")
         for exclusive in _as_tuple(self.exclusive):
             check_resource("exclusive", exclusive)
-        if isinstance(self.volatile, str):
+        if self.volatile is not None and (isinstance(self.volatile, str) or not isinstance(self.volatile, Sequence)):
             raise BadCall("volatile is a list of field names, for example volatile=['sent_at']")
         for name, duration in (("lease", self.lease), ("timeout", self.timeout)):
-            if duration is not None and duration <= timedelta(0):
-                raise BadCall(f"{name}={duration}: must be longer than nothing")
+            if duration is not None and not timedelta(0) < duration <= _LONGEST:
+                raise BadCall(f"{name}={duration}: must be longer than nothing, and at most {_LONGEST.days} days")
+        if not isinstance(self.wait, timedelta | None) and not self.wait <= _LONGEST.total_seconds():
+            raise BadCall(f"wait={self.wait}: must be a number of seconds, at most {_LONGEST.days} days")
 
 
 _KINDS: tuple[tuple[str, Any, str], ...] = (
@@ -408,6 +417,7 @@ _KINDS: tuple[tuple[str, Any, str], ...] = (
     ("lease", timedelta, "timedelta(seconds=30)"),
     ("timeout", timedelta, "timedelta(seconds=30)"),
     ("wait", (timedelta, int, float), "timedelta(seconds=30), or a number of seconds"),
+    ("await_inclusion", bool, "True, or False"),
 )
 """The options that an object of one kind says, and how it is written."""
 

@@ -21,8 +21,7 @@ and `walk` keep the doubt.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from indelible.core.effects.calls import HARMLESS, Handling, SideEffect
@@ -76,19 +75,6 @@ KNOWN_REFUSALS: frozenset[tuple[SideEffect, str, str]] = frozenset(
 
 
 _MARKS = "_indelible_marks"
-_moments = count(1)
-
-
-class Moment(int):
-    """Orders what happens in this process. In another one, to which it is carried, it is later than all there."""
-
-    def __reduce__(self) -> tuple[type[float], tuple[str]]:
-        return float, ("inf",)
-
-
-def moment() -> Moment:
-    """Return a moment that is later than all before it in this process."""
-    return Moment(next(_moments))
 
 
 def meaning_of(
@@ -99,7 +85,6 @@ def meaning_of(
     has_sent: bool = True,
     is_interruption: bool = False,
     is_doubted: bool = False,
-    since: int = 0,
 ) -> Meaning:
     """Return what an exception of a handler means for its effect.
 
@@ -110,33 +95,32 @@ def meaning_of(
         has_sent: False only if this attempt entered no `effect.sending()` and our transports wrote no byte.
         is_interruption: True if the handler was cancelled or ran out of time.
         is_doubted: True if an earlier attempt may have happened: what this one raises leaves that doubt.
-        since: A moment before the handler was entered. What an exception object said of calls before that is over.
     """
-    meaning = _meaning(error, handling, effect_id, since, has_sent=has_sent, is_interruption=is_interruption)
+    meaning = _meaning(error, handling, effect_id, has_sent=has_sent, is_interruption=is_interruption)
     if is_doubted:
         meaning = "in_doubt"
-    marks = _marks_on(error, since)
+    marks = _marks_on(error)
     if marks.left_open_in is None and meaning != "failed":  # so that an outer call, which it passes through, knows
         marks.left_open_in = effect_id
     return meaning
 
 
 def _meaning(
-    error: BaseException, handling: Handling, effect_id: str, since: int, *, has_sent: bool, is_interruption: bool
+    error: BaseException, handling: Handling, effect_id: str, *, has_sent: bool, is_interruption: bool
 ) -> Meaning:
-    if isinstance(error, NothingHappened) and is_about(error, effect_id, since):
+    if isinstance(error, NothingHappened) and is_about(error, effect_id):
         return "nothing"
     if is_interruption or isinstance(error, MayHaveHappened) or not isinstance(error, Exception):
         return "in_doubt"
     if isinstance(error, handling.nothing_on):
         return "nothing"
-    if _is_refusal(error, handling, effect_id, since):
+    if _is_refusal(error, handling, effect_id):
         return "failed"
     if handling.marks_sending and not has_sent:
         return "nothing"
     if handling.side_effect in DOUBTFUL:
         return "in_doubt"
-    if _leaves_open(error, effect_id, since):
+    if _leaves_open(error, effect_id):
         return "nothing" if handling.side_effect in HARMLESS else "in_doubt"
     return "failed"
 
@@ -158,32 +142,29 @@ class _Marks:
     """The call that a `NothingHappened` or a refusal speaks of."""
     left_open_in: str | None = None
     """The innermost call that it left open."""
-    at: Moment = field(default_factory=moment)
 
 
-def _marks_on(error: BaseException, since: int) -> _Marks:
-    """Return what an exception object said since a moment; what it said before, when it was raised earlier, is over.
+def _marks_on(error: BaseException) -> _Marks:
+    """Return what an exception object said of calls.
 
+    It holds for as long as the object does: a future raises what it holds to each handler that asks for its result.
     The marks are beside the attributes: a class may refuse to set them, or make up any that are asked for.
     """
-    marks: _Marks | None = error.__dict__.get(_MARKS)
-    if marks is None or marks.at < since:
-        marks = error.__dict__[_MARKS] = _Marks()
-    marks.at = moment()
+    marks: _Marks = error.__dict__.setdefault(_MARKS, _Marks())
     return marks
 
 
-def _leaves_open(error: BaseException, effect_id: str, since: int) -> bool:
+def _leaves_open(error: BaseException, effect_id: str) -> bool:
     """Say whether an exception, or its cause, is of a call that the handler made and that has not ended for good."""
     if isinstance(error, BaseExceptionGroup):
-        return any(_leaves_open(one, effect_id, since) for one in error.exceptions)
-    return any(_is_of_open_call(one, effect_id, since) for one in _with_causes(error))
+        return any(_leaves_open(one, effect_id) for one in error.exceptions)
+    return any(_is_of_open_call(one, effect_id) for one in _with_causes(error))
 
 
-def _is_of_open_call(error: BaseException, effect_id: str, since: int) -> bool:
+def _is_of_open_call(error: BaseException, effect_id: str) -> bool:
     if isinstance(error, NothingHappened):
-        return not is_about(error, effect_id, since)
-    if (_marks_on(error, since).left_open_in or effect_id) != effect_id:
+        return not is_about(error, effect_id)
+    if (_marks_on(error).left_open_in or effect_id) != effect_id:
         return True  # the inner call raised what its handler raised, and is in doubt
     return isinstance(error, IndelibleError) and not isinstance(error, ENDING)
 
@@ -198,26 +179,20 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
         one = None if isinstance(one, IndelibleError) else one.__cause__
 
 
-def is_about(error: BaseException, effect_id: str, since: int = 0) -> bool:
-    """Say whether an exception is about this effect, and not about one that the handler itself called.
-
-    Args:
-        error: The exception.
-        effect_id: The effect.
-        since: A moment before the handler or the probe was entered.
-    """
-    marks = _marks_on(error, since)
+def is_about(error: BaseException, effect_id: str) -> bool:
+    """Say whether an exception is about this effect, and not about one that the handler itself called."""
+    marks = _marks_on(error)
     marks.about = marks.about or effect_id
     return marks.about == effect_id
 
 
-def _is_refusal(error: Exception, handling: Handling, effect_id: str, since: int) -> bool:
+def _is_refusal(error: Exception, handling: Handling, effect_id: str) -> bool:
     if isinstance(error, Refused):
-        return is_about(error, effect_id, since)
+        return is_about(error, effect_id)
     if isinstance(error, handling.failed_on):
         return True
     if is_known_refusal(error, handling.side_effect):
-        return is_about(error, effect_id, since)
+        return is_about(error, effect_id)
     if handling.refused is None:
         return False
     try:

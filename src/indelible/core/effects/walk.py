@@ -60,7 +60,7 @@ from indelible.core.effects.compensations import compensated, compensation_ref, 
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.from_arguments import derived_from
 from indelible.core.effects.identity import naming_of, repeat_of, resource_json, without
-from indelible.core.effects.meaning import Meaning, is_about, meaning_of, moment
+from indelible.core.effects.meaning import Meaning, is_about, meaning_of
 from indelible.core.effects.outcomes import error_json, note_on, outcome_json, result_json, safe_text, said_by, shown
 from indelible.core.effects.refusing import ended, key_reused, refuse, refused_by
 from indelible.core.effects.requests import (
@@ -522,7 +522,6 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
     """
     # Its policy, or the call that opened it, may have named a stronger class than this caller does.
     screen, handling = prepared.screen, at_least(prepared.handling, claim.effect.side_effect)
-    since = moment()
     report: Returned | Raised = yield Invoke(claim, handling, screen, prepared.added)
     if isinstance(report, Returned):
         most = prepared.max_result_bytes
@@ -540,7 +539,6 @@ def _attempt(claim: Claim, prepared: Prepared, mint: Mint, entries: int) -> Walk
         has_sent=report.has_sent,
         is_interruption=is_interruption,
         is_doubted=is_doubted,
-        since=since,
     )
     pause = None if report.is_canceled else _pause_after(error, entries, handling)
     if pause is not None and meaning == "failed":
@@ -699,13 +697,12 @@ def probe(
     effect: Effect, reconcile: Callable[[Effect], Any], mint: Mint, screen: Screen | None = None
 ) -> Generator[Request, Any, Effect]:
     """Asks the tool's probe about an effect in doubt, and settles it if the probe knows."""
-    since = moment()
     report: Returned | Raised = yield Probe(effect, reconcile)
     actor = Actor(f"probe of {effect.tool}", "system")
     if isinstance(report, Raised):
         if report.is_interruption:
             raise report.error
-        if isinstance(report.error, NothingHappened) and is_about(report.error, effect.id, since):
+        if isinstance(report.error, NothingHappened) and is_about(report.error, effect.id):
             reason = encode(safe_text(f"the probe says that nothing happened: {said_by(report.error)}", screen))
             reopening = Reopen(ref=effect.ref, stamp=mint.stamp(actor), detail_json=reason, attempt=effect.attempt)
             return (yield from _take(reopening, effect))
