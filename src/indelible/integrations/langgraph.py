@@ -41,7 +41,7 @@ from indelible.integrations.entries import Entry, paused_by, raise_doubt
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, is_raised_after, live_in
 from indelible.integrations.langgraph_nodes import pauses_of
-from indelible.integrations.langgraph_pauses import Task
+from indelible.integrations.langgraph_pauses import Task, graph_in_call
 from indelible.integrations.langgraph_values import Given, error_told, kept, replayed
 from indelible.integrations.models import read_by
 from indelible.integrations.results import ToolError, text_in
@@ -309,7 +309,8 @@ def _bindings(model: Any) -> Iterator[Any]:
 def subgraph_of(config: RunnableConfig) -> list[str]:
     """Return the graphs around the node we are in, without their tasks' ids: those change with the stored state."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
-    return [part.partition(":")[0] for part in namespace.split("|")[:-1]]
+    parts = [graph_in_call(part.partition(":")[0]) for part in namespace.split("|")[:-1]]
+    return [part for part in parts if part]
 
 
 def _messages(state: Any, key: str) -> Sequence[Any]:

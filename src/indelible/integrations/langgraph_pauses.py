@@ -7,11 +7,15 @@ answer that names an id goes to that question. An answer without an id goes to t
 at: LangGraph keeps the last question of each task in the graph's saved state. The answers to tools are kept there too,
 each under the id of its question, until the graph goes on. Each call of a task keeps all of them before it goes on: a
 call that pauses ends the task, maybe before the call that was asked has read its answer.
+
+LangGraph also numbers the graphs that a task runs, by their order, and finds the state of each by its number. Therefore
+the graphs that a tool runs have numbers of its call.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
@@ -39,6 +43,8 @@ _ABOVE = "|"
 _OURS = hashlib.sha256(b"indelible").hexdigest()[:8]
 """Begins the id of each question that a tool asks behind the gate: calls of the same task have to know it."""
 _NO_ANSWER = [(RESUME, None)]
+_MOST_GRAPHS = 10**6
+"""More graphs than one tool call runs."""
 
 
 class Answer(NamedTuple):
@@ -170,12 +176,18 @@ class Task:
 
     def _let_in(self) -> None:
         """Let the tool's `interrupt()` calls find this call's answers, in their order, and be counted for it alone."""
+        if self.scratchpad is None:
+            return
+        # An earlier try in this pass counted its graphs here; each try has graphs of its own.
+        counted = self.scratchpad.subgraph_counter
+        graphs = counted if isinstance(counted, _Graphs) and counted.key == self._key else _Graphs(self._key)
         if self._saver is None:
+            self._here[CONFIG_KEY_SCRATCHPAD] = replace(self.scratchpad, subgraph_counter=graphs)
             return
         self._take()
         send: Any = self._here[CONFIG_KEY_SEND]
         self._here[CONFIG_KEY_SEND] = lambda writes: send([one for one in writes if one[0] != RESUME])
-        own = {"interrupt_counter": self._asked, "resume": list(self._answers)}
+        own = {"interrupt_counter": self._asked, "resume": list(self._answers), "subgraph_counter": graphs}
         hidden = {"get_null_resume": _nothing} if self._is_ours else {}
         # The graph hands the unnamed answer to every `interrupt()` of the task, and of graphs below it.
         self._here[CONFIG_KEY_SCRATCHPAD] = replace(self.scratchpad, **own, **hidden)
@@ -238,6 +250,27 @@ class _Counter:
     def __call__(self) -> int:
         self.count += 1
         return self.count - 1
+
+
+class _Graphs:
+    """Numbers the graphs that the tool of one call runs, apart from those of all other calls of its task.
+
+    Args:
+        key: Names the call.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._numbers = itertools.count((int(key[:12], 16) + 1) * _MOST_GRAPHS)
+
+    def __call__(self) -> int:
+        return next(self._numbers)
+
+
+def graph_in_call(part: str) -> str:
+    """Return a part of a graph's namespace, of a number only which graph of its call it is; "" for the first one."""
+    number = int(part) % _MOST_GRAPHS if part.isdigit() else part
+    return str(number or "")
 
 
 def pause_id(subject: str, call_id: str | None) -> str:
