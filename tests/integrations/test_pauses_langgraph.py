@@ -12,6 +12,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
@@ -193,6 +194,42 @@ def test_85_calls_of_one_node_do_not_answer_each_other(ledger: Ledger, saver: An
     assert asked(result) == "which hour?"
     result = graph.invoke(Command(resume="noon"), THREAD)
     assert [message.content for message in said(result)] == ["charged 1", "booked at noon"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("shell", ["blocking", "async"])
+@pytest.mark.parametrize("amount", [5, 500], ids=["another account", "edited too"])
+async def test_15_a_yes_to_what_the_tool_asked_about_other_arguments_is_no_answer(
+    ledger: Ledger, amount: int, shell: str
+) -> None:
+    @tool
+    def pay(amount: int, config: RunnableConfig) -> str:
+        """Pays."""
+        question = f"{amount} from {config['configurable']['account']}?"
+        return f"{question} {interrupt(question)}"
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", ledger_tool_node([pay], ledger, terms={"pay": ASKS}))
+    builder.add_edge(START, "tools")
+    graph = builder.compile(checkpointer=InMemorySaver())
+
+    async def go(account: str, given: Any) -> Any:
+        at: Any = {"configurable": {"thread_id": "order-123", "account": account}}
+        return await graph.ainvoke(given, at) if shell == "async" else graph.invoke(given, at)
+
+    result = await go("A", {"messages": [calls(("pay", {"amount": 5}, "call_X"))]})
+    approve(ledger)
+    result = await go("A", by_id(result, "go on"))
+    assert asked(result) == "5 from A?"
+    result = await go("B", by_id(result, "yes"))
+    (approval,) = ledger.approvals(status="pending")
+    if amount != 5:
+        args = {**ledger.view_approval(approval).args, "amount": amount}
+        approval = ledger.edit_approval(approval, args, digest=approval.digest, by="bob", reason="as agreed")
+    ledger.approve(approval, digest=approval.digest, by="ana")
+    result = await go("B", by_id(result, "go on"))
+    assert asked(result) == f"{amount} from B?"
+    assert said(await go("B", by_id(result, "yes")))[0].content == f"{amount} from B? yes"
 
 
 class Clerks:

@@ -431,6 +431,7 @@ class _Entry(Entry):
         self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
         args = {name: value for name, value in effect.args.items() if name not in self._supplied}
         self.entered, self.said = effect.id, None
+        self.task.let_in(effect.args)
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
     def _check(self, given: Given | ParentCommand, noted: _Noted, effect: RunningEffect) -> None:
