@@ -104,13 +104,30 @@ def by_context(amount: int, runtime: ToolRuntime[Who, State]) -> str:
     return runtime.context.user
 
 
-TOOLS = {one.name: one for one in (by_field, by_state, by_runtime, by_config, by_context)}
+@tool
+def by_user(amount: int, runtime: ToolRuntime[Who, State]) -> str:
+    """Pays."""
+    assert runtime.server_info is not None
+    assert runtime.server_info.user is not None
+    paid.append(runtime.server_info.user.identity)
+    return runtime.server_info.user.identity
+
+
+@dataclass
+class SignedIn:
+    """Is a user as LangGraph's server hands them to a graph."""
+
+    identity: str
+
+
+TOOLS = {one.name: one for one in (by_field, by_state, by_runtime, by_config, by_context, by_user)}
 WHERE = {
     "by_field": ("account",),
     "by_state": ("state", "account"),
     "by_runtime": ("runtime", "state", "account"),
     "by_config": ("config", "configurable", "account"),
     "by_context": ("runtime", "context", "user"),
+    "by_user": ("runtime", "user"),
 }
 
 
@@ -131,8 +148,11 @@ class Paying:
         )
 
     def invoke(self, given: Any, account: str) -> Any:
-        config: Any = {"configurable": {**THREAD["configurable"], "account": account}}
-        return self.graph.invoke(given, config, context=Who(account))
+        here: dict[str, Any] = {**THREAD["configurable"], "account": account}
+        if self.name == "by_user":  # all else stays the same
+            server = {"assistant_id": "a1", "graph_id": "g1", "langgraph_auth_user": SignedIn(account)}
+            here, account = here | {"account": "of all users"} | server, "of all users"
+        return self.graph.invoke(given, {"configurable": here}, context=Who(account))
 
     def begin(self, account: str) -> Any:
         return self.invoke({"messages": [("user", "pay")], "account": account}, account)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,16 +10,18 @@ from typing import Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.tools import tool
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.errors import GraphInterrupt
 from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 
-from indelible import Approval, Ledger, migrate
+from indelible import Approval, Ledger, NothingHappened, instrument, migrate
 from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from tests.integrations.langchain_agents import HELLO, THREAD, Scripted, Till, agent, calls, said
 
@@ -191,6 +194,121 @@ def test_85_calls_of_one_node_do_not_answer_each_other(ledger: Ledger, saver: An
     assert asked(result) == "which hour?"
     result = graph.invoke(Command(resume="noon"), THREAD)
     assert [message.content for message in said(result)] == ["charged 1", "booked at noon"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("shell", ["blocking", "async"])
+@pytest.mark.parametrize("amount", [5, 500], ids=["another account", "edited too"])
+async def test_15_a_yes_to_what_the_tool_asked_about_other_arguments_is_no_answer(
+    ledger: Ledger, amount: int, shell: str
+) -> None:
+    @tool
+    def pay(amount: int, config: RunnableConfig) -> str:
+        """Pays."""
+        question = f"{amount} from {config['configurable']['account']}?"
+        return f"{question} {interrupt(question)}"
+
+    builder = StateGraph(MessagesState)
+    builder.add_node("tools", ledger_tool_node([pay], ledger, terms={"pay": ASKS}))
+    builder.add_edge(START, "tools")
+    graph = builder.compile(checkpointer=InMemorySaver())
+
+    async def go(account: str, given: Any) -> Any:
+        at: Any = {"configurable": {"thread_id": "order-123", "account": account}}
+        return await graph.ainvoke(given, at) if shell == "async" else graph.invoke(given, at)
+
+    result = await go("A", {"messages": [calls(("pay", {"amount": 5}, "call_X"))]})
+    approve(ledger)
+    result = await go("A", by_id(result, "go on"))
+    assert asked(result) == "5 from A?"
+    result = await go("B", by_id(result, "yes"))
+    (approval,) = ledger.approvals(status="pending")
+    if amount != 5:
+        args = {**ledger.view_approval(approval).args, "amount": amount}
+        approval = ledger.edit_approval(approval, args, digest=approval.digest, by="bob", reason="as agreed")
+    ledger.approve(approval, digest=approval.digest, by="ana")
+    result = await go("B", by_id(result, "go on"))
+    assert asked(result) == f"{amount} from B?"
+    assert said(await go("B", by_id(result, "yes")))[0].content == f"{amount} from B? yes"
+
+
+class Clerks:
+    """Has a graph of one node, whose tool lets an agent of its own do the work of an order, for each order of a turn."""
+
+    def __init__(self, ledger: Ledger, way: str, asks: str) -> None:
+        self.done: list[tuple[str, str]] = []
+        self.fails: set[str] = set()
+        words: dict[str, Any] = ASKS if asks == "ours" else {**PAYS, "dedupe": "call"}
+        self.terms = {"work": words, "hand_over": {"side_effect": "write", "nothing_on": GraphInterrupt}}
+        self._asks = asks
+        self._behind = [] if way == "instrument" else [LedgerMiddleware(ledger, terms=self.terms)]
+        tools = [StructuredTool.from_function(self._hand_over, self._hand_over_async, "hand_over", "Hands over.")]
+        builder = StateGraph(MessagesState)
+        node = ToolNode(tools) if way == "instrument" else ledger_tool_node(tools, ledger, terms=self.terms)
+        builder.add_node("tools", node)
+        builder.add_edge(START, "tools")
+        self.builder = builder
+        self.graph = builder.compile(checkpointer=InMemorySaver())
+        turn = calls(*(("hand_over", {"order": order}, f"call_{order}") for order in "ABC"))
+        self.input = {"messages": [HumanMessage("go", id="m1"), turn]}
+
+    def _clerk(self, order: str) -> Any:
+        def work(order: str) -> str:
+            """Does what is due."""
+            answer = "done" if self._asks != "the tool's" else interrupt(f"work on {order}?")
+            self.done.append((order, answer))
+            return f"worked on {order}"
+
+        turns = [calls(("work", {"order": order}, f"call_X{order}")), AIMessage(content="done")]
+        return create_agent(Always(responses=turns), [tool(work)], middleware=self._behind)
+
+    def _hand_over(self, order: str) -> str:
+        said_to = {"messages": [HumanMessage("go", id=f"to {order}")]}
+        heard = str(self._clerk(order).invoke(said_to)["messages"][-2].content)
+        if order in self.fails:
+            raise NothingHappened("the line is down")
+        return heard
+
+    async def _hand_over_async(self, order: str) -> str:
+        said_to = {"messages": [HumanMessage("go", id=f"to {order}")]}
+        return str((await self._clerk(order).ainvoke(said_to))["messages"][-2].content)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("shell", ["blocking", "async"])
+@pytest.mark.parametrize("asks", ["ours", "the tool's"])
+@pytest.mark.parametrize("way", ["gate", "instrument"])
+async def test_04_the_agents_inside_of_two_calls_of_one_task_keep_to_themselves(
+    ledger: Ledger, way: str, asks: str, shell: str
+) -> None:
+    clerks = Clerks(ledger, way, asks)
+    around = instrument(ledger, terms=clerks.terms) if way == "instrument" else contextlib.nullcontext()
+    words: Any = {**THREAD, "max_concurrency": 1}
+    given: Any = clerks.input
+    with around, ledger.in_run("order-123"):
+        for _ in range(4):  # calls that are done are not entered again, so the others come earlier
+            is_async = shell == "async"
+            result = await clerks.graph.ainvoke(given, words) if is_async else clerks.graph.invoke(given, words)
+            asked = result.get("__interrupt__", ())
+            for one in ledger.approvals(status="pending"):
+                ledger.approve(one, digest=one.digest, by="ana")
+            given = Command(resume={one.id: f"answer to {one.value}" for one in asked})
+    assert [message.content for message in said(result)] == [f"worked on {order}" for order in "ABC"]
+    expected = "done" if asks == "ours" else "answer to work on {}?"
+    assert sorted(clerks.done) == [(order, expected.format(order)) for order in "ABC"]
+    assert {effect.status for effect in ledger.effects()} == {"succeeded"}
+
+
+def test_04_what_is_done_inside_is_not_done_again_when_a_call_before_it_replays(ledger: Ledger) -> None:
+    clerks = Clerks(ledger, "gate", "nobody")
+    graph = clerks.builder.compile()  # nothing but the ledger knows what was done
+    words: Any = {**THREAD, "max_concurrency": 1}
+    clerks.fails = {"C"}
+    with pytest.raises(NothingHappened):
+        graph.invoke(clerks.input, words)
+    clerks.fails = set()
+    assert len(said(graph.invoke(clerks.input, words))) == 3
+    assert sorted(order for order, _ in clerks.done) == ["A", "B", "C"]
 
 
 @pytest.mark.parametrize("own", [None, True, False], ids=["the state around it", "its own", "no state"])

@@ -41,7 +41,7 @@ from indelible.integrations.entries import Entry, paused_by, raise_doubt
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, is_raised_after, live_in
 from indelible.integrations.langgraph_nodes import pauses_of
-from indelible.integrations.langgraph_pauses import Task
+from indelible.integrations.langgraph_pauses import Task, graph_in_call
 from indelible.integrations.langgraph_values import Given, error_told, kept, replayed
 from indelible.integrations.models import read_by
 from indelible.integrations.results import ToolError, text_in
@@ -309,7 +309,8 @@ def _bindings(model: Any) -> Iterator[Any]:
 def subgraph_of(config: RunnableConfig) -> list[str]:
     """Return the graphs around the node we are in, without their tasks' ids: those change with the stored state."""
     namespace = str(config.get("configurable", {}).get("checkpoint_ns") or "")
-    return [part.partition(":")[0] for part in namespace.split("|")[:-1]]
+    parts = [graph_in_call(part.partition(":")[0]) for part in namespace.split("|")[:-1]]
+    return [part for part in parts if part]
 
 
 def _messages(state: Any, key: str) -> Sequence[Any]:
@@ -430,6 +431,7 @@ class _Entry(Entry):
         self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
         args = {name: value for name, value in effect.args.items() if name not in self._supplied}
         self.entered, self.said = effect.id, None
+        self.task.let_in(effect.args)
         return self._request.override(tool_call={**self._request.tool_call, "args": args})
 
     def _check(self, given: Given | ParentCommand, noted: _Noted, effect: RunningEffect) -> None:

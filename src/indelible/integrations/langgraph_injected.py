@@ -121,6 +121,7 @@ def _runtime(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]
         "context": runtime.context,
         **_config(runtime.config),
         "store": runtime.store,
+        "user": getattr(getattr(runtime.server_info, "user", None), "identity", None),
     }
     return recorded({name: part for name, part in parts.items() if part is not None}, unbound, _OPAQUE)
 

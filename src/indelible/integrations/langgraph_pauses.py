@@ -7,11 +7,15 @@ answer that names an id goes to that question. An answer without an id goes to t
 at: LangGraph keeps the last question of each task in the graph's saved state. The answers to tools are kept there too,
 each under the id of its question, until the graph goes on. Each call of a task keeps all of them before it goes on: a
 call that pauses ends the task, maybe before the call that was asked has read its answer.
+
+LangGraph also numbers the graphs that a task runs, by their order, and finds the state of each by its number. Therefore
+the graphs that a tool runs have numbers of its call.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import replace
@@ -39,6 +43,8 @@ _ABOVE = "|"
 _OURS = hashlib.sha256(b"indelible").hexdigest()[:8]
 """Begins the id of each question that a tool asks behind the gate: calls of the same task have to know it."""
 _NO_ANSWER = [(RESUME, None)]
+_MOST_GRAPHS = 10**6
+"""More graphs than one tool call runs."""
 
 
 class Answer(NamedTuple):
@@ -66,12 +72,17 @@ class Task:
         self._kept: dict[str, Any] = {}
         self._new: dict[str, Any] = {}
         self._answers: list[Any] = []
+        self._handed: list[Any] = []
+        """The same, where the tool's `interrupt()` calls look for them."""
         self._asked = _Counter()
+        self._entered = ""
         # The first task is of the graph that keeps the state. Ids of tasks below it may be others after a resume.
         first, *below = str(self._here.get(CONFIG_KEY_CHECKPOINT_NS, "")).split(_ABOVE)
         self._is_below = bool(below)
         path = [first, *(part.partition(":")[0] for part in below)]
         self._key = hash_of(["indelible", path, call["id"], call["name"], call["args"]])[:32]
+        self._begins = _OURS + self._key[:8]
+        """Begins the id of each question that the tool of this call asks."""
 
     def read(self) -> None:
         """Find out which answers are the tool's, and let it get these and no others."""
@@ -83,7 +94,7 @@ class Task:
                     break
         for question, answer in self._new.items():
             self._saver.put_writes(self._place(""), [(RESUME, answer)], question)
-        self._let_in()
+        self._keep_apart()
         self.clear()
 
     async def read_async(self) -> None:
@@ -96,7 +107,7 @@ class Task:
                     break
         for question, answer in self._new.items():
             await self._saver.aput_writes(self._place(""), [(RESUME, answer)], question)
-        self._let_in()
+        self._keep_apart()
         await self.clear_async()
 
     def clear(self) -> None:
@@ -108,6 +119,20 @@ class Task:
         """Do as `clear` does, without blocking the loop."""
         if self._is_ours:
             await self._saver.aput_writes(self._place(""), _NO_ANSWER, NULL_TASK_ID)
+
+    def let_in(self, args: Mapping[str, Any]) -> None:
+        """Let the tool's `interrupt()` calls find this call's answers, in their order.
+
+        Args:
+            args: What the tool is entered with. An answer to what it asked about others is none.
+        """
+        self._entered = hash_of(args)
+        self._asked.count = 0
+        self._answers.clear()
+        known = self._kept | self._new
+        while (question := self._next_id) in known:
+            self._answers.append(known[question])
+        self._handed[:] = self._answers
 
     def answer_to(self, subject: str) -> Answer | None:
         """Return what was answered to the pause about an approval or an effect, once; None if nothing was."""
@@ -141,7 +166,7 @@ class Task:
     @property
     def _next_id(self) -> str:
         """Return the id of the question of the tool's that is to be answered next."""
-        return _OURS + hash_of([self._key, len(self._answers)])[: 32 - len(_OURS)]
+        return f"{self._begins}{hash_of([self._key, self._entered, len(self._answers)])}"[:32]
 
     @property
     def _is_resumed(self) -> bool:
@@ -156,26 +181,22 @@ class Task:
         named: Mapping[str, Any] = self._here.get(CONFIG_KEY_RESUME_MAP) or {}
         self._new = {question: answer for question, answer in named.items() if question.startswith(_OURS)}
 
-    def _take(self) -> None:
-        """Take this call's answers, in the order of its questions."""
-        known = self._kept | self._new
-        at = None if self._stands_at is None else self._stands_at.id
-        while (question := self._next_id) in known:
-            self._answers.append(known[question])
-            if question == at:
-                self._use_unnamed()
-
     def _use_unnamed(self) -> None:
         self.scratchpad.get_null_resume(True)  # else the node around the tools would get it, too
 
-    def _let_in(self) -> None:
-        """Let the tool's `interrupt()` calls find this call's answers, in their order, and be counted for it alone."""
-        if self._saver is None:
+    def _keep_apart(self) -> None:
+        """Count the tool's `interrupt()` calls, and the graphs that it runs, for this call alone."""
+        if self.scratchpad is None:
             return
-        self._take()
+        # An earlier try in this pass counted its graphs here; each try has graphs of its own.
+        counted = self.scratchpad.subgraph_counter
+        graphs = counted if isinstance(counted, _Graphs) and counted.key == self._key else _Graphs(self._key)
+        if self._saver is None:
+            self._here[CONFIG_KEY_SCRATCHPAD] = replace(self.scratchpad, subgraph_counter=graphs)
+            return
         send: Any = self._here[CONFIG_KEY_SEND]
         self._here[CONFIG_KEY_SEND] = lambda writes: send([one for one in writes if one[0] != RESUME])
-        own = {"interrupt_counter": self._asked, "resume": list(self._answers)}
+        own = {"interrupt_counter": self._asked, "resume": self._handed, "subgraph_counter": graphs}
         hidden = {"get_null_resume": _nothing} if self._is_ours else {}
         # The graph hands the unnamed answer to every `interrupt()` of the task, and of graphs below it.
         self._here[CONFIG_KEY_SCRATCHPAD] = replace(self.scratchpad, **own, **hidden)
@@ -195,6 +216,8 @@ class Task:
             value = self._stands_at.value
             if self._stands_at.id.startswith(_OURS):
                 self._new[self._stands_at.id] = self._unnamed
+                if self._stands_at.id.startswith(self._begins):
+                    self._use_unnamed()
             elif value.get("tool_call_id") == self._call_id:
                 self._use_unnamed()
         return bool(asked)
@@ -238,6 +261,27 @@ class _Counter:
     def __call__(self) -> int:
         self.count += 1
         return self.count - 1
+
+
+class _Graphs:
+    """Numbers the graphs that the tool of one call runs, apart from those of all other calls of its task.
+
+    Args:
+        key: Names the call.
+    """
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self._numbers = itertools.count((int(key[:12], 16) + 1) * _MOST_GRAPHS)
+
+    def __call__(self) -> int:
+        return next(self._numbers)
+
+
+def graph_in_call(part: str) -> str:
+    """Return a part of a graph's namespace, of a number only which graph of its call it is; "" for the first one."""
+    number = int(part) % _MOST_GRAPHS if part.isdigit() else part
+    return str(number or "")
 
 
 def pause_id(subject: str, call_id: str | None) -> str:
