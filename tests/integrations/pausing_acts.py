@@ -49,16 +49,22 @@ def langgraph(tracer: Any, url: str, folder: str, resume: Any = None, first: boo
 
 
 def openai(
-    tracer: Any, url: str, folder: str, approve: list[str] | None = None, unseen: bool = False, first: bool = False
+    tracer: Any,
+    url: str,
+    folder: str,
+    approve: list[str] | None = None,
+    unseen: bool = False,
+    first: bool = False,
+    lost: bool = False,
 ) -> None:
     """Runs an agent once: its first time, or from its saved state, in which the calls of these ids are approved.
 
-    `unseen` approves them without asking the ledger what they are about.
+    `unseen` approves them without asking the ledger what they are about. `lost` keeps nothing of what came of it.
     """
-    asyncio.run(_openai(url, folder, approve or [], unseen))
+    asyncio.run(_openai(url, folder, approve or [], unseen, lost))
 
 
-async def _openai(url: str, folder: str, approve: list[str], unseen: bool) -> None:
+async def _openai(url: str, folder: str, approve: list[str], unseen: bool, lost: bool) -> None:
     set_tracing_disabled(True)
     entered: list[str] = []
 
@@ -83,19 +89,24 @@ async def _openai(url: str, folder: str, approve: list[str], unseen: bool) -> No
                 if str(item.call_id) in approve:
                     state.approve(item)
             result = await Runner.run(agent_, state)
-        if result.interruptions:
+        if result.interruptions and not lost:
             await gate.keep(result)
             kept.touch()
     asked = [str(item.call_id) for item in result.interruptions]
     _end(folder, asked=asked, entered=len(entered), said=str(result.final_output))
 
 
-def pydantic(tracer: Any, url: str, folder: str, approve: bool | None = None, first: bool = False) -> None:
-    """Runs an agent once: its first time, or from its saved messages with an answer to what it asked."""
-    asyncio.run(_pydantic(url, folder, approve))
+def pydantic(
+    tracer: Any, url: str, folder: str, approve: bool | None = None, first: bool = False, lost: bool = False
+) -> None:
+    """Runs an agent once: its first time, or from its saved messages with an answer to what it asked.
+
+    `lost` keeps nothing of what came of it.
+    """
+    asyncio.run(_pydantic(url, folder, approve, lost))
 
 
-async def _pydantic(url: str, folder: str, approve: bool | None) -> None:
+async def _pydantic(url: str, folder: str, approve: bool | None, lost: bool) -> None:
     entered: list[str] = []
 
     def charge(ctx: RunContext[None], order: str, amount: int) -> str:
@@ -125,7 +136,8 @@ async def _pydantic(url: str, folder: str, approve: bool | None) -> None:
             answer = DeferredToolResults(approvals={} if approve is None else {"c1": approve})
             history = ModelMessagesTypeAdapter.validate_json(kept.read_bytes())
             result = await one.run(message_history=history, deferred_tool_results=answer, conversation_id="order-123")
-    kept.write_bytes(result.all_messages_json())
+    if not lost:
+        kept.write_bytes(result.all_messages_json())
     is_paused = isinstance(result.output, DeferredToolRequests)
     asked = list(result.output.metadata.values()) if is_paused else []
     _end(folder, asked=asked, entered=len(entered), said=None if is_paused else result.output)

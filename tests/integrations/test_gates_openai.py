@@ -18,6 +18,7 @@ from agents import (
     HostedMCPTool,
     RunContextWrapper,
     Runner,
+    RunState,
     Tool,
     function_tool,
     set_tracing_disabled,
@@ -370,6 +371,40 @@ async def test_85_a_yes_to_what_the_model_said_is_none_to_what_an_approver_edite
         state.approve(item)
     await Runner.run(agent, state)
     assert paid == []
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+async def test_03_a_yes_before_the_run_goes_on_to_the_tools_question_is_no_answer_to_it(
+    plain: Ledger, is_kept: bool
+) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": ASKS})
+    agent = Agent(name="clerk", model=calling(), tools=gate.tools([paying_tool(paid, True)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    (asked,) = plain.approvals(status="pending")
+    plain.approve(asked, digest=asked.digest, by="ana")
+    assert await gate.answer(state) == []
+    if is_kept:
+        state = await RunState.from_string(agent, state.to_string())
+    for item in state.get_interruptions():  # is still the ledger's
+        state.approve(item)
+    await Runner.run(agent, state)
+    assert paid == []
+
+
+@pytest.mark.parametrize("side_effect", ["read", "write"])
+@pytest.mark.parametrize("call_id", ["call_0", "call_Xa"])
+async def test_06_a_tools_own_question_is_answered_whatever_the_class_and_the_id_of_its_call(
+    plain: Ledger, side_effect: str, call_id: str
+) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run="order-1", terms={"pay": {"side_effect": side_effect}})
+    agent = Agent(name="clerk", model=calling("pay", call_id), tools=gate.tools([paying_tool(paid, True)]))
+    state = (await Runner.run(agent, "go")).to_state()
+    (item,) = await gate.answer(state)
+    state.approve(item)
+    assert outputs(await Runner.run(agent, state)) == ["paid"]
+    assert paid == [5]
 
 
 @pytest.mark.parametrize("own", [True, above_fifty], ids=["always", "by amount"])

@@ -103,3 +103,30 @@ def test_85_openai_agents_an_answer_to_ours_does_not_let_the_tool_run(
     approve(ledger)
     end = play(approve=["c1"], unseen=True)
     assert (end["asked"], play.entered) == ([], 0), "the person who said yes was not shown the tool's question"
+
+
+YES: dict[str, Any] = {"pydantic": {"approve": True}, "openai": {"approve": ["c1"]}}
+
+
+@pytest.mark.parametrize("framework", YES)
+def test_02_a_yes_to_our_question_is_none_to_the_tools_however_often_the_resume_is_repeated(
+    forks: Forks, ledger: Ledger, store_url: str, tmp_path: Path, framework: str
+) -> None:
+    play, yes = Play(forks, framework, store_url, tmp_path), YES[framework]
+    play(first=True)
+    approve(ledger)
+    for _ in range(3):  # each process dies before anybody is shown what the tool asks
+        assert (len(play(**yes, lost=True)["asked"]), play.entered) == (1, 0)
+    assert (len(play(**yes)["asked"]), play.entered) == (1, 0)
+    assert (play(**yes)["said"], play.entered) == ("done", 1)
+
+
+def test_03_openai_agents_a_question_of_the_tools_that_a_killed_process_came_to_is_not_asked_yet(
+    forks: Forks, ledger: Ledger, store_url: str, tmp_path: Path
+) -> None:
+    play = Play(forks, "openai", store_url, tmp_path)
+    play(first=True)
+    approve(ledger)
+    assert play(lost=True)["asked"] == ["c1"]
+    end = play(approve=["c1"], unseen=True)
+    assert (end["asked"], play.entered) == ([], 0)

@@ -362,6 +362,84 @@ async def test_a_tool_that_defers_by_itself_is_entered_when_it_is_answered(ledge
     assert (effect.status, effect.attempt) == ("succeeded", 2)
 
 
+class Asking:
+    """Has a payment that asks by itself, and an agent whose account changes from resume to resume."""
+
+    def __init__(self, ledger: AsyncLedger, **words: Any) -> None:
+        def charge(ctx: RunContext[str], money: Money) -> str:
+            if not ctx.tool_call_approved:
+                raise ApprovalRequired({"type": "the tool's"})
+            self.charged.append(ctx.deps)
+            return "charged"
+
+        self.charged: list[str] = []
+        self.asked: Any = {}
+        self._ledger = ledger
+        calls = [[ToolCallPart("charge", {"money": {"amount": 5}}, tool_call_id=f"call_X{turn}")] for turn in (0, 1)]
+        self._agent = Agent(
+            FunctionModel(Scripted(*calls)),
+            deps_type=str,
+            tools=[Tool(charge)],
+            output_type=[str, DeferredToolRequests],
+            capabilities=[LedgerCapability(ledger, side_effect="payment", **words)],
+        )
+        self._messages: list[ModelMessage] = []
+
+    async def go(self, account: str, answer: bool | None = None) -> str:
+        """Begin, or go on with an answer, and return the type of what is asked next; the ledger says yes to its own."""
+        results = None if answer is None else DeferredToolResults(approvals=dict.fromkeys(self.asked, answer))
+        result = await self._agent.run(
+            None if self._messages else "go",
+            message_history=self._messages,
+            deferred_tool_results=results,
+            deps=account,
+            conversation_id="order-1",
+        )
+        self._messages = result.all_messages()
+        self.asked = result.output.metadata if isinstance(result.output, DeferredToolRequests) else {}
+        for approval in await self._ledger.approvals(status="pending"):
+            await self._ledger.approve(approval, digest=approval.digest, by="ana")
+        return ", ".join(one["type"] for one in self.asked.values())
+
+
+@pytest.mark.parametrize("answer", [True, False])
+async def test_01_an_answer_to_what_the_tool_asked_before_the_ledger_asked_anew_is_no_yes(
+    ledger: AsyncLedger, answer: bool
+) -> None:
+    asking = Asking(ledger, approval="required", nothing_on=ApprovalRequired)
+    assert await asking.go("A") == "indelible.approval"
+    assert await asking.go("A", True) == "the tool's"
+    assert await asking.go("B", answer) == "indelible.approval"
+    assert await asking.go("B", True) == "the tool's"
+    assert asking.charged == []
+    await asking.go("B", True)
+    assert asking.charged == ["B"]
+
+
+async def test_01_a_yes_to_the_tools_question_holds_while_a_person_settles_the_doubt_that_its_pause_left(
+    ledger: AsyncLedger,
+) -> None:
+    asking = Asking(ledger)
+    assert await asking.go("A") == "the tool's"
+    assert await asking.go("A", True) == "indelible.in_doubt"
+    (effect,) = [one for one in await ledger.effects() if one.tool == "charge"]
+    await ledger.retry(effect.id, by="ana", reason="it asks before it acts")
+    await asking.go("A", True)
+    assert asking.charged == ["A"]
+
+
+async def test_02_what_a_resume_asks_is_not_written_into_the_messages_it_was_given(ledger: AsyncLedger) -> None:
+    asking = Asking(ledger, approval="required", nothing_on=ApprovalRequired)
+    await asking.go("A")
+    given = asking._messages
+    assert await asking.go("A", True) == "the tool's"
+    asking._messages = given
+    assert await asking.go("A") == "the tool's", "it is called again without an answer"
+    asking._messages = given
+    assert await asking.go("A", True) == "the tool's"
+    assert asking.charged == []
+
+
 @pytest.mark.parametrize("raised", [ModelRetry("another amount, please"), "misread"])
 async def test_37_an_output_function_that_raises_after_the_deed_is_not_called_another_way(
     ledger: AsyncLedger, raised: Any

@@ -44,6 +44,7 @@ from agents.items import ToolApprovalItem
 from agents.mcp import MCPServer
 from agents.mcp._compat import result_is_error
 from agents.mcp._logging import get_mcp_server_log_name
+from agents.run_context import _ApprovalRecord
 from agents.tool import with_function_tool_failure_error_handler
 from agents.tool_context import ToolContext
 from pydantic import BaseModel, ValidationError
@@ -57,7 +58,7 @@ from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import unmarked
 from indelible.integrations.models import read_by
 from indelible.integrations.openai_agents_ways import NAME, entered_by, name_of, note_unguarded, runs_again
-from indelible.integrations.pauses import Pauses
+from indelible.integrations.pauses import own_question, said_in
 from indelible.integrations.results import ToolError, as_json, plain, text_in
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.telling import SAID_NOTHING, error_in, heard_of, heard_of_answer, with_note
@@ -71,6 +72,8 @@ OWN_QUESTION = (
     "{tool} was not carried out: the tool asks a person by itself, and they have not been shown its question. Call it "
     "again with exactly the same arguments; then they are asked."
 )
+_ASKED = "indelible: questions of tools"
+"""Where a state keeps, among its approvals, the tools' own questions that people were asked, by their calls' ids."""
 _TELLING = frozenset({"text", "image", "file"})
 
 
@@ -162,15 +165,15 @@ class LedgerTools:
             call = self._call(at, context, arguments, call_id)
         except BadCall:  # then nobody is asked about it: the model hears why
             return False
+        asked = _asked_in(context)
+        asked.pop(call_id, None)
         if isinstance(await self._standing(call), AwaitingApproval):
             return True
         judged = await self._edited(at, call)
         if not await self._needs_own_approval(at, context, judged):
             return False
-        pauses = self._pauses(judged)
-        # The SDK shows what the model said. What an approver made of it, `answer` shows.
-        if judged is call and not await pauses.is_tool_asked():
-            await pauses.note("tool")
+        if judged is call:  # the SDK shows what the model said; what an approver made of it, `answer` shows
+            asked[call_id] = own_question(call)
         return True
 
     async def is_concerned(self, at: _Entrance, context: ToolContext[Any], arguments: str) -> bool:
@@ -255,20 +258,21 @@ class LedgerTools:
                 continue
             call = await self._asked_about(at, state, item)
             judged = await self._edited(at, call)
-            needs_own, pauses = await self._needs_own_approval(at, _context_of(state), judged), self._pauses(judged)
+            needs_own = await self._needs_own_approval(at, _context_of(state), judged)
+            asked, call_id, question = _asked_in(_owner_of(state, item)), str(item.call_id), own_question(judged)
             match await self._standing(call):
                 case AwaitingApproval():
+                    asked.pop(call_id, None)
                     waiting.append(item)
                 case Denied() as denied:
                     state.reject(item, rejection_message=heard_of_answer(denied, call.tool).text)
                 case _ if needs_own and judged is not call:  # only this shows what an approver edited
-                    if not await pauses.is_tool_asked():
-                        await pauses.note("tool")
-                    waiting.append(_EditedItem.of(item, _said(judged)))
-                case _ if needs_own and await pauses.is_tool_asked():
+                    asked[call_id] = question
+                    waiting.append(_EditedItem.of(item, said_in(judged)))
+                case _ if needs_own and asked.get(call_id) == question:
                     waiting.append(item)
-                case _ if needs_own:  # the SDK shows the same interruption again, which is the tool's question now
-                    await pauses.note("tool")
+                case _ if needs_own:  # the SDK shows the same interruption again, which is the tool's question then
+                    asked[call_id] = _Due(question)
                 case _:
                     state.approve(item)
         return waiting
@@ -309,9 +313,7 @@ class LedgerTools:
             return call
         return replace(call, args=effect.args)
 
-    async def _unasked(
-        self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall, judged: ToolCall
-    ) -> str | None:
+    async def _unasked(self, at: _Entrance, context: ToolContext[Any], call: ToolCall, judged: ToolCall) -> str | None:
         """Return what the model hears if the tool's own question was not asked: the SDK has one answer for both.
 
         Args:
@@ -323,18 +325,15 @@ class LedgerTools:
         if not await self._needs_own_approval(at, context, judged):
             return None
         is_always_approved = context.is_tool_approved(call.tool, "indelible: any call") is True
-        is_asked = is_always_approved or await self._pauses(judged).is_tool_asked()
+        is_asked = is_always_approved or _asked_in(context).get(context.tool_call_id) == own_question(judged)
         return None if is_asked else OWN_QUESTION.format(tool=call.tool)
 
     async def _needs_own_approval(self, at: _Entrance, context: RunContextWrapper[Any], call: ToolCall) -> bool:
         own = at.behind.needs_approval
         if not callable(own):
             return bool(own)
-        said: Any = own(context, _said(call), str(call.call_id))
+        said: Any = own(context, said_in(call), str(call.call_id))
         return bool(await said if inspect.isawaitable(said) else said)
-
-    def _pauses(self, call: ToolCall) -> Pauses:
-        return Pauses(self._ledger, call.run, hash_of([call.tool, _said(call), call.call_id, call.turn, call.scope]))
 
     def _entrance_of(self, item: ToolApprovalItem) -> _Entrance | None:
         """Return the entrance of the tool that an interruption is about: one of the agent that called it."""
@@ -421,6 +420,16 @@ def _is_paused(context: ToolContext[Any]) -> bool:
 def _target_of(handoff: Any) -> Any:
     """Return the agent that a handoff leads to."""
     return handoff if not isinstance(handoff, Handoff) or handoff._agent_ref is None else handoff._agent_ref()
+
+
+class _Due(str):
+    """A tool's own question that is shown when the run goes on and pauses again: the SDK copies its state then."""
+
+    def __new__(cls, question: str) -> _Due:
+        return super().__new__(cls, f"due {question}")
+
+    def __deepcopy__(self, memo: Any) -> str:
+        return self.removeprefix("due ")
 
 
 class _EditedItem(ToolApprovalItem):
@@ -649,11 +658,6 @@ def _address_of(server: MCPServer) -> Any:
     return [getattr(reached, "command", None), getattr(reached, "args", None)]
 
 
-def _said(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments that the model says."""
-    return {name: value for name, value in call.args.items() if name not in call.injected}
-
-
 def _noted(output: Any, note: str) -> Any:
     """Return an output with a note: beside the parts that the SDK knows, or else below the text."""
     parts = output if isinstance(output, list) else [output]
@@ -671,6 +675,17 @@ def _context_of(state: RunState[Any, Any]) -> RunContextWrapper[Any]:
     context: RunContextWrapper[Any] = state._context or RunContextWrapper(context=None)
     context.turn_input = ItemHelpers.input_to_new_input_list(state._original_input)
     return context
+
+
+def _owner_of(state: RunState[Any, Any], item: ToolApprovalItem) -> RunContextWrapper[Any]:
+    """Return the context of the run that an interruption is of: an agent as a tool has a run of its own."""
+    nested = state._find_nested_approval_state(item)
+    return _context_of(state if nested is None else nested[0])
+
+
+def _asked_in(context: RunContextWrapper[Any]) -> dict[str, str]:
+    """Return the tools' own questions at which a run stands. They are kept, copied and loaded with its state."""
+    return context._approvals.setdefault(_ASKED, _ApprovalRecord()).rejection_messages
 
 
 def _object_in(tool: str, arguments: str) -> dict[str, Any]:

@@ -50,14 +50,14 @@ from pydantic_ai.output import OutputContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
-from indelible import AsyncLedger, Effect, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
+from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError, NoRun
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import TURN_AGAIN, unmarked
 from indelible.integrations.models import shown_of
-from indelible.integrations.pauses import AskedBy, Pauses
+from indelible.integrations.pauses import own_question
 from indelible.integrations.pydantic_ai_outputs import OutputFunctions
 from indelible.integrations.results import as_json, plain
 from indelible.integrations.telling import error_in, heard_of, with_note
@@ -97,6 +97,8 @@ _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
 _MOST_RUNS = 10_000
 _TURN = "indelible_turn"
 """The name of the turn in the metadata of a model's response."""
+_ASKED = "indelible_asked"
+"""The tools' own questions, there too, at which calls of the response stand."""
 _RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
 
 
@@ -147,6 +149,8 @@ class LedgerCapability(AbstractCapability[Any]):
         if len(self._turns) >= _MOST_RUNS:
             del self._turns[next(iter(self._turns))]
         self._turns[ctx.run_id] = _turn_in(messages)
+        # What calls of the last response ask from here on is no word of the response that the caller keeps.
+        ctx.messages[:] = [replace(one) if one is _last_response(messages) else one for one in ctx.messages]
 
     def keep_turn(self, ctx: RunContext[Any], response: ModelResponse) -> ModelResponse:
         """Return a model's response that says its turn, so that an agent that is resumed with it is in the same one."""
@@ -157,7 +161,7 @@ class LedgerCapability(AbstractCapability[Any]):
 
     def _turn_of(self, ctx: RunContext[Any]) -> str | None:
         """Return the turn of a call: the one of the model's response that makes it."""
-        last = next((one for one in reversed(ctx.messages) if isinstance(one, ModelResponse)), None)
+        last = _last_response(ctx.messages)
         kept = None if last is None else _kept_turn(last)
         return kept or (self._turns[ctx.run_id] if ctx.run_id in self._turns else _turn_in(ctx.messages))
 
@@ -172,13 +176,9 @@ class LedgerCapability(AbstractCapability[Any]):
             asked = self._call(ctx, call, tool_def, shown_of(args), supplies())
         except (NameTaken, _Unfit) as wrong:
             return f"{call.tool_name} was not called: {wrong}"
-        asking = _Asking(self._ledger, ctx, tool_def)
+        asking = _Asking(ctx, tool_def, asked)
         entry = _Entry(args, handler, asked, supplies, asking, self._terms.at_once(asked.tool))
-        try:
-            return await entry.walk_async(self._ledger, entry.words)
-        except ApprovalRequired:
-            await entry.note_pause()
-            raise
+        return await entry.walk_async(self._ledger, entry.words)
 
     def _supplied(self, ctx: RunContext[Any], tool: ToolDefinition, parameters: Any) -> dict[str, Any]:
         """Return what the agent gives a tool beside its parameters now, as it is recorded."""
@@ -495,34 +495,42 @@ def _cut_short(error: BaseException) -> _CutShort | None:
 class _Asking:
     """What a person said about a call. The framework hands one answer to the ledger and to the tool alike.
 
+    The response that makes the calls says which of them stand at a question of their tools. Whoever resumes an agent
+    from it answers those questions. A resume that is repeated from older messages answers what was asked then.
+
     Args:
-        ledger: The ledger.
         ctx: The context that the tool is entered with.
         tool: What the tool says of itself. If the framework itself asks about it, that was answered before.
+        call: The call.
     """
 
-    def __init__(self, ledger: AsyncLedger, ctx: RunContext[Any], tool: ToolDefinition) -> None:
-        self._ledger = ledger
+    def __init__(self, ctx: RunContext[Any], tool: ToolDefinition, call: ToolCall) -> None:
+        self._ctx = ctx
         self.call_id = ctx.tool_call_id
-        self._is_approved = ctx.tool_call_approved
+        self._question = own_question(call)
         self._is_asked_before = tool.kind == "unapproved"
 
-    async def is_tool_answered(self, effect: Effect) -> bool | None:
+    @property
+    def is_tool_answered(self) -> bool | None:
         """Say whether an approval answers the tool's own question; None if it is not the ledger that may have asked."""
-        is_ours = self._is_approved and not self._is_asked_before
-        return await self._pauses(effect).is_tool_answered() if is_ours else None
+        if not self._ctx.tool_call_approved or self._is_asked_before:
+            return None
+        return self._asked.get(str(self.call_id)) == self._question
 
-    async def note(self, by: AskedBy, effect: Effect) -> None:
-        """Record who asks now. The ledger's own question is on the record already; an answer to the tool's is not."""
-        if self._is_asked_before:
-            return
-        if by == "tool":
-            await self._pauses(effect).note("tool")
-        elif self._is_approved and await self._pauses(effect).is_tool_answered():
-            await self._pauses(effect).note("ledger", is_tool_answered=True)
+    def note(self, is_tool_asked: bool) -> None:
+        """Note who asks now: the tool, or the ledger."""
+        response = _last_response(self._ctx.messages)
+        if response is not None:
+            others = {name: one for name, one in self._asked.items() if name != self.call_id}
+            now = {**others, str(self.call_id): self._question} if is_tool_asked else others
+            response.metadata = {**(response.metadata or {}), _ASKED: now}
 
-    def _pauses(self, effect: Effect) -> Pauses:
-        return Pauses(self._ledger, effect.run_id, effect.id)
+    @property
+    def _asked(self) -> Mapping[str, str]:
+        """Return the questions of tools at which calls stand, by the calls' ids."""
+        response = _last_response(self._ctx.messages)
+        asked = None if response is None else (response.metadata or {}).get(_ASKED)
+        return asked if isinstance(asked, Mapping) else {}
 
 
 class _Entry(Entry):
@@ -538,22 +546,20 @@ class _Entry(Entry):
         self._shown = shown_of(validated)
         self._handler = handler
         self._asking = asking
-        self._asked_about: Effect | None = None
         self._passage = _Passage(None)
         self._live: list[Any] = []
         self._deferred: Exception | None = None
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
-        is_answered = await self._asking.is_tool_answered(effect.effect)
         _check_validated(self, effect, self._supplies)
-        self._passage = _Passage(self._shown, is_answered)
+        self._passage = _Passage(self._shown, self._asking.is_tool_answered)
         with self.running(effect):
             try:
                 result = await self._passage.lead(self._handler, self._validated)
             except _DEFERRED as deferred:  # the tool itself asks for a person or for a result
                 self._deferred = deferred
-                await self._asking.note("tool", effect.effect)
+                self._asking.note(is_tool_asked=isinstance(deferred, ApprovalRequired))
                 raise paused_by(deferred, effect, self.words) from deferred
             except SkipToolExecution as skipped:
                 if self._passage.is_entered:
@@ -564,11 +570,6 @@ class _Entry(Entry):
         if isinstance(result, ToolReturn):
             return {"gave": _RETURN.dump_python(result, mode="json"), "is_return": True}
         return {"gave": as_json(result), "is_return": False}
-
-    async def note_pause(self) -> None:
-        """Record that the ledger asks, if the tool's own question was answered meanwhile."""
-        if self._asked_about is not None:
-            await self._asking.note("ledger", self._asked_about)
 
     def given(self, recorded: Any) -> Any:
         """Return what the tool gave, now or as it was recorded, here or by another framework, or by a person."""
@@ -589,12 +590,13 @@ class _Entry(Entry):
         if self._deferred is not None:  # the tool paused the agent by itself, and what it asks is shown as it is
             raise self._deferred
         is_the_tools = error is not refusal
-        self._asked_about = getattr(refusal, "effect", None)
         match refusal:
             case ApprovalPending():
+                self._asking.note(is_tool_asked=False)
                 raise ApprovalRequired(question_of(refusal, self.elsewhere)) from None
             case EffectInDoubt() if not is_the_tools or isinstance(error, _TOLD_TO_THE_MODEL):
-                # Whatever is answered: the ledger knows whether it was settled.
+                # Whatever is answered: the ledger knows whether it was settled. A yes to the tool was for this effect.
+                self._asking.note(is_tool_asked=self._asking.is_tool_answered is True)
                 raise ApprovalRequired(doubt_of(refusal)) from None
             case EffectInDoubt():
                 raise error
@@ -737,6 +739,10 @@ def _turn_in(messages: Sequence[ModelMessage]) -> str | None:
     if kept is not None and (not prompts or prompts[-1][0] < responses[-1]):
         return kept
     return turn_of([said for _, said in prompts])
+
+
+def _last_response(messages: Sequence[ModelMessage]) -> ModelResponse | None:
+    return next((one for one in reversed(messages) if isinstance(one, ModelResponse)), None)
 
 
 def _kept_turn(response: ModelMessage) -> str | None:
