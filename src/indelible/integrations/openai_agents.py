@@ -212,7 +212,6 @@ class LedgerTools:
         context: RunContextWrapper[Any],
         arguments: Mapping[str, Any],
         call_id: str,
-        turn: str | None = None,
     ) -> ToolCall:
         name, model = at.name, at.model
         self._terms.extend(at.behind.name, name)
@@ -224,7 +223,7 @@ class LedgerTools:
             call_id=call_id,
             server=at.server,
             schema=at.schema,
-            turn=turn or self._turn_of(context),
+            turn=self._turn_of(context),
             parameters=at.behind.params_json_schema if model is None else None,
             reads=None if model is None else functools.partial(_read, model, tool=name),
         )
@@ -256,10 +255,11 @@ class LedgerTools:
             if at is None:  # no tool of this gate: the program answers it
                 waiting.append(item)
                 continue
-            call = await self._asked_about(at, state, item)
+            context, call_id = _context_of(state, item), str(item.call_id)
+            call = self._asked_about(at, context, item)
             judged = await self._edited(at, call)
-            needs_own = await self._needs_own_approval(at, _context_of(state), judged)
-            asked, call_id, question = _asked_in(_owner_of(state, item)), str(item.call_id), own_question(judged)
+            needs_own = await self._needs_own_approval(at, context, judged)
+            asked, question = _asked_in(context), own_question(judged)
             match await self._standing(call):
                 case AwaitingApproval():
                     asked.pop(call_id, None)
@@ -287,7 +287,7 @@ class LedgerTools:
             at = self._entrance_of(item)
             if at is None:
                 continue
-            call = await self._asked_about(at, state, item)
+            call = self._asked_about(at, _context_of(state, item), item)
             stands = await self._standing(call)
             if isinstance(stands, AwaitingApproval):
                 alike = await self._ledger.elsewhere(stands.approval)
@@ -341,13 +341,8 @@ class LedgerTools:
         asked = [one.on_invoke_tool for one in tools if item.tool_lookup_key in get_function_tool_lookup_keys(one)]
         return next((one for one in asked if isinstance(one, _Entrance) and one.gate is self), None)
 
-    async def _asked_about(self, at: _Entrance, state: RunState[Any, Any], item: ToolApprovalItem) -> ToolCall:
-        """Return the call of an interruption, in the turn in which it was asked about: an agent's tool has its own."""
-        context, call_id = _context_of(state), str(item.call_id)
-        recorded = await self._ledger.effects(run_id=self._run_of(context), tool=at.name)
-        turns = [effect.turn for effect in recorded if effect.call_id == call_id]
-        turn = None if self._turn_of(context) in turns else next(iter(turns), None)
-        return self._call(at, context, _object_in(at.name, item.arguments or "{}"), call_id, turn)
+    def _asked_about(self, at: _Entrance, context: RunContextWrapper[Any], item: ToolApprovalItem) -> ToolCall:
+        return self._call(at, context, _object_in(at.name, item.arguments or "{}"), str(item.call_id))
 
     async def keep(self, paused: RunResult | RunResultStreaming | RunState[Any, Any]) -> None:
         """Keeps the state of a paused run on the record of its run, durable when this returns."""
@@ -671,16 +666,16 @@ def _turn_in(items: Iterable[Any]) -> str | None:
     return turn_of([item.get("content") for item in said])
 
 
-def _context_of(state: RunState[Any, Any]) -> RunContextWrapper[Any]:
+def _context_of(state: RunState[Any, Any], item: ToolApprovalItem | None = None) -> RunContextWrapper[Any]:
+    """Return the context of a state's run, or of the run inside that an interruption is of: its turn is its own."""
     context: RunContextWrapper[Any] = state._context or RunContextWrapper(context=None)
+    nested = None if item is None else state._find_nested_approval_state(item)
+    if nested is not None:
+        inner = copy.copy(_context_of(nested[0]))
+        inner.context = context.context  # as the SDK goes on with the run inside
+        return inner
     context.turn_input = ItemHelpers.input_to_new_input_list(state._original_input)
     return context
-
-
-def _owner_of(state: RunState[Any, Any], item: ToolApprovalItem) -> RunContextWrapper[Any]:
-    """Return the context of the run that an interruption is of: an agent as a tool has a run of its own."""
-    nested = state._find_nested_approval_state(item)
-    return _context_of(state if nested is None else nested[0])
 
 
 def _asked_in(context: RunContextWrapper[Any]) -> dict[str, str]:
