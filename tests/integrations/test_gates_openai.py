@@ -407,6 +407,66 @@ async def test_06_a_tools_own_question_is_answered_whatever_the_class_and_the_id
     assert paid == [5]
 
 
+async def resumable(result: Any, agent: Agent[Any], *, is_kept: bool) -> Any:
+    state = result.to_state()
+    return await RunState.from_string(agent, state.to_string()) if is_kept else state
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("call_id", ["call_0", "call_Xa"])
+async def test_11_a_tools_own_question_shows_what_would_run_in_its_own_turn(
+    ledger: Ledger, call_id: str, is_kept: bool
+) -> None:
+    paid: list[int] = []
+    shown: list[int] = []
+
+    async def turn(said: Any, **words: Any) -> Any:
+        gate = LedgerTools(ledger, run="order-1", terms={"pay": {"side_effect": "write", **words}})
+        tools = gate.tools([paying_tool(paid, True)])
+        agent = Agent(name="clerk", model=calling("pay", call_id), tools=tools)
+        result = await Runner.run(agent, said)
+        if "approval" in words:
+            edit(ledger, amount=77)
+        state = await resumable(result, agent, is_kept=is_kept)
+        for item in await gate.answer(state):
+            shown.append(json.loads(item.arguments or "")["amount"])
+            state.approve(item)
+        return await Runner.run(agent, state)
+
+    done = await turn("go", approval="required")
+    assert (paid, shown) == ([77], [77])
+    await turn([*done.to_input_list(), {"role": "user", "content": "go again"}])
+    assert (paid, shown) == ([77, 5], [77, 5]), "what is shown is what runs"
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+@pytest.mark.parametrize("call_id", ["call_0", "call_X"])
+@pytest.mark.parametrize("denied", [1, 2])
+async def test_14_a_call_inside_of_an_agent_as_a_tool_is_answered_as_itself_stands(
+    ledger: Ledger, denied: int, call_id: str, is_kept: bool
+) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(ledger, run="order-1", terms={"pay": ASKS})
+    pay = gate.tools([paying_tool(paid, False)])
+    inner = []
+    for amount in (1, 2):
+        model = calling("pay", call_id if call_id == "call_0" else f"{call_id}{amount}", amount=amount)
+        inner.append(Agent(name=f"clerk{amount}", model=model, tools=pay).as_tool(f"clerk{amount}", "Pays."))
+    both = [function_call(f"clerk{one}", {"input": f"pay {one}"}, call_id=f"call_Y{one}") for one in (1, 2)]
+    agent: Any = Agent(name="boss", model=ScriptedModel([both, [assistant_message("done")]]), tools=inner)
+    result = await Runner.run(agent, "pay both")
+    state = await resumable(result, agent, is_kept=is_kept)
+    shown = await gate.questions(state)
+    assert sorted(one["args"]["amount"] for one in shown) == [1, 2]
+    for one in shown:
+        votes = ledger.deny if one["args"]["amount"] == denied else ledger.approve
+        votes(one["approval"], digest=one["digest"], by="ana", reason="looked")
+    assert await gate.answer(state) == []
+    assert (await Runner.run(agent, state)).final_output == "done"
+    assert paid == [3 - denied]
+    assert sorted(effect.status for effect in ledger.effects()) == ["denied", "succeeded"], "nobody is asked anew"
+
+
 @pytest.mark.parametrize("own", [True, above_fifty], ids=["always", "by amount"])
 async def test_85_under_instrument_a_yes_is_to_what_was_asked(plain: Ledger, own: Any) -> None:
     paid: list[int] = []

@@ -255,7 +255,7 @@ class LedgerTools:
             if at is None:  # no tool of this gate: the program answers it
                 waiting.append(item)
                 continue
-            context, call_id = _owner_of(state, item), str(item.call_id)
+            context, call_id = _context_of(state, item), str(item.call_id)
             call = self._asked_about(at, context, item)
             judged = await self._edited(at, call)
             needs_own = await self._needs_own_approval(at, context, judged)
@@ -287,7 +287,7 @@ class LedgerTools:
             at = self._entrance_of(item)
             if at is None:
                 continue
-            call = self._asked_about(at, _owner_of(state, item), item)
+            call = self._asked_about(at, _context_of(state, item), item)
             stands = await self._standing(call)
             if isinstance(stands, AwaitingApproval):
                 alike = await self._ledger.elsewhere(stands.approval)
@@ -342,7 +342,6 @@ class LedgerTools:
         return next((one for one in asked if isinstance(one, _Entrance) and one.gate is self), None)
 
     def _asked_about(self, at: _Entrance, context: RunContextWrapper[Any], item: ToolApprovalItem) -> ToolCall:
-        """Return the call of an interruption, in the turn in which it was asked about."""
         return self._call(at, context, _object_in(at.name, item.arguments or "{}"), str(item.call_id))
 
     async def keep(self, paused: RunResult | RunResultStreaming | RunState[Any, Any]) -> None:
@@ -667,16 +666,16 @@ def _turn_in(items: Iterable[Any]) -> str | None:
     return turn_of([item.get("content") for item in said])
 
 
-def _context_of(state: RunState[Any, Any]) -> RunContextWrapper[Any]:
+def _context_of(state: RunState[Any, Any], item: ToolApprovalItem | None = None) -> RunContextWrapper[Any]:
+    """Return the context of a state's run, or of the run inside that an interruption is of: its turn is its own."""
     context: RunContextWrapper[Any] = state._context or RunContextWrapper(context=None)
+    nested = None if item is None else state._find_nested_approval_state(item)
+    if nested is not None:
+        inner = copy.copy(_context_of(nested[0]))
+        inner.context = context.context  # as the SDK goes on with the run inside
+        return inner
     context.turn_input = ItemHelpers.input_to_new_input_list(state._original_input)
     return context
-
-
-def _owner_of(state: RunState[Any, Any], item: ToolApprovalItem) -> RunContextWrapper[Any]:
-    """Return the context of the run that an interruption is of. An agent as a tool has a run of its own, with a turn."""
-    nested = state._find_nested_approval_state(item)
-    return _context_of(state if nested is None else nested[0])
 
 
 def _asked_in(context: RunContextWrapper[Any]) -> dict[str, str]:
