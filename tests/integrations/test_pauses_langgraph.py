@@ -233,7 +233,7 @@ async def test_15_a_yes_to_what_the_tool_asked_about_other_arguments_is_no_answe
 
 
 class Clerks:
-    """Has a graph of one node, whose tool lets an agent of its own do the work of an order, for each order of a turn."""
+    """Has a graph of one node, whose tool lets an agent of its own do the work of each order of a turn."""
 
     def __init__(self, ledger: Ledger, way: str, asks: str) -> None:
         self.done: list[tuple[str, str]] = []
