@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +15,7 @@ import pytest
 from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware, ToolRetryMiddleware
 from langchain.agents.middleware.tool_error import ToolErrorMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_core.tools import InjectedToolCallId, tool
+from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphInterrupt, ParentCommand
 from langgraph.graph import START, MessagesState, StateGraph
@@ -21,7 +23,8 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel, Field
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, Succeeded, migrate
-from indelible.errors import BadCall, StoreError
+from indelible.errors import BadCall, StillRunning, StoreError
+from indelible.integrations import entries
 from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.langgraph_values import kept, revived
 from indelible.stores.postgres.store import PostgresStore
@@ -484,6 +487,43 @@ def test_what_a_tool_leaves_open_stays_open_in_a_raw_graph_that_tells_errors(qui
     result = graph.invoke({"messages": [calls(("charge", {"order": "1", "amount": 5}, "c1"))]}, THREAD)
     assert [asked.value["type"] for asked in result["__interrupt__"]] == ["indelible.in_doubt"]
     assert quick.effects(tool="charge")[0].status == "in_doubt"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("shell", ["blocking", "async"])
+async def test_12_a_call_that_says_the_same_waits_as_long_as_the_other_runs(
+    quick: Ledger, monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    waited, ends, asked_again = threading.Event(), [], entries.asked_again
+
+    def spied(refusal: Exception, words: dict[str, Any]) -> bool:
+        ends.extend([refusal] if isinstance(refusal, StillRunning) else [])
+        if len(ends) == 3:  # of which only the first had `wait=False`
+            waited.set()
+        return asked_again(refusal, words)
+
+    def as_duration(wait: Any) -> timedelta:
+        return timedelta(seconds=0 if wait is False else 0.05)
+
+    async def charge_slowly(order: str, amount: int) -> str:
+        return "charged" if await asyncio.to_thread(waited.wait, PATIENCE) else "nobody waited"
+
+    def charge(order: str, amount: int) -> str:
+        return "charged" if waited.wait(PATIENCE) else "nobody waited"
+
+    monkeypatch.setattr(entries, "asked_again", spied)
+    monkeypatch.setattr("indelible.core.effects.calls._as_duration", as_duration)
+    slow = StructuredTool.from_function(charge, charge_slowly, "charge", "Charges.")
+    turns = [calls(("charge", SAME, "call_Xa"), ("charge", SAME, "call_Xb")), AIMessage(content="done")]
+    graph = create_agent(
+        Scripted(responses=turns),
+        [slow],
+        middleware=[LedgerMiddleware(quick, terms=PAYING)],
+        checkpointer=InMemorySaver(),
+    )
+    result = await graph.ainvoke(HELLO, THREAD) if shell == "async" else graph.invoke(HELLO, THREAD)
+    assert [message.content.partition("\n")[0] for message in said(result)] == ["charged", "charged"]
+    assert [effect.status for effect in quick.effects(tool="charge")] == ["succeeded"]
 
 
 @pytest.mark.anyio

@@ -21,6 +21,7 @@ from indelible.errors import (
     MayHaveHappened,
     NotAuthenticated,
     NotPermitted,
+    StillRunning,
     StoreError,
 )
 from indelible.integrations.telling import replayed
@@ -64,6 +65,8 @@ class Entry:
 
     _live: Any = None
     """What the tool gave in this process, if it ran here: a list, or None."""
+    _waits_on = False
+    """Wait while another caller runs the same, unless `wait=` says how long: an error would end that caller, too."""
 
     def __init__(self, call: ToolCall, said_id: str | None = None) -> None:
         self.call = call
@@ -104,10 +107,14 @@ class Entry:
                     with suppress(*_UNREAD):
                         effect = ledger.get_effect(effect_id)
                     refusal = _refusal_of(effect, effect_id, error)
-                if not asked_again(refusal, words):
+                if not self._is_asked_again(refusal, words):
                     if isinstance(refusal, ApprovalPending):
                         self.elsewhere = ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)
+
+    def _is_asked_again(self, refusal: Exception, words: dict[str, Any]) -> bool:
+        is_running = self._waits_on and isinstance(refusal, StillRunning)
+        return asked_again(refusal, words) or (is_running and "wait" not in words)
 
     def _entrance(self) -> Callable[[RunningEffect], Any]:
         """Return the handler: `enter`. What fails after the tool returned is not judged by what the tool declares."""
@@ -153,7 +160,7 @@ class Entry:
                     with suppress(*_UNREAD):
                         effect = await ledger.get_effect(effect_id)
                     refusal = _refusal_of(effect, effect_id, error)
-                if not asked_again(refusal, words):
+                if not self._is_asked_again(refusal, words):
                     if isinstance(refusal, ApprovalPending):
                         self.elsewhere = await ledger.elsewhere(refusal.approval)
                     return self.told_of(refusal, error)

@@ -374,6 +374,8 @@ def _validated(request: ToolCallRequest, args: Mapping[str, Any]) -> Mapping[str
 class _Entry(Entry):
     """One tool call on its way through the gate."""
 
+    _waits_on = True
+
     def __init__(
         self, gate: ToolGate, request: ToolCallRequest, execute: Callable[[Any], Any], named: Named, terms: Terms
     ) -> None:
