@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,8 +13,10 @@ from pydantic_ai.exceptions import SkipToolExecution
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from indelible import Ledger, NothingHappened, Refused, instrument, migrate
+from indelible import Ledger, NothingHappened, Refused, Succeeded, instrument, migrate
+from indelible.errors import ApprovalPending, EffectInDoubt
 from indelible.integrations.pydantic_ai import LedgerCapability
+from indelible.integrations.pydantic_ai_durability import LedgerDurability
 
 CALL = "call_abcdefghij"
 PAYS = {"pay": {"side_effect": "payment"}}
@@ -223,3 +226,34 @@ async def test_88_a_hook_enters_no_tool_twice(ledger: Ledger) -> None:
         await agent.run("go", conversation_id="order-1")
     assert paid == [5]
     assert recorded(ledger) == [("succeeded", {"amount": 5})]
+
+
+class TellsOfErrors(AbstractCapability[Any]):
+    async def wrap_tool_execute(self, ctx: Any, *, args: Any, handler: Any, **_: Any) -> Any:
+        try:
+            return await handler(args)
+        except Exception as error:
+            return f"failed, try again: {error}"
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("kind", ["capability", "durability", "instrument"])
+@pytest.mark.parametrize("stop", [ApprovalPending, EffectInDoubt])
+async def test_05_a_capability_that_catches_everything_tells_the_model_of_no_pause(
+    ledger: Ledger, kind: str, stop: type[Exception]
+) -> None:
+    words = {"pay": {"side_effect": "payment", **({"approval": "required"} if stop is ApprovalPending else {})}}
+    lost.extend([] if stop is ApprovalPending else [ConnectionError("no answer")])
+    behind: list[Any] = [LedgerCapability(ledger, run="r1", terms=words)] if kind == "capability" else []
+    behind += [LedgerDurability(ledger, run="r1", terms=words)] if kind == "durability" else []
+    agent = Agent(FunctionModel(answers), name="clerk", tools=[pay], capabilities=[TellsOfErrors(), *behind])
+    with instrument(ledger, terms=words) if kind == "instrument" else contextlib.nullcontext():
+        with pytest.raises(stop):
+            await agent.run("go", conversation_id="r1")
+        assert heard == []
+        for approval in ledger.approvals(status="pending"):
+            ledger.approve(approval, digest=approval.digest, by="ana")
+        for effect in ledger.effects(status="in_doubt"):
+            ledger.settle(effect, Succeeded("paid"), by="ana", evidence="found at the bank")
+        await agent.run("go", conversation_id="r1")
+    assert ([str(one).partition("\n")[0] for one in heard], paid) == (["paid"], [5])

@@ -131,6 +131,8 @@ class LedgerCapability(AbstractCapability[Any]):
         self._keeps_turns = model_turns
         self._turns: dict[str | None, str | None] = {}
         """The turn of each run of an agent, by the run's id."""
+        self._stops: dict[str | None, dict[str, Exception]] = {}
+        """What the ledger stopped each run by, by the run's and the calls' ids."""
 
     def get_ordering(self) -> CapabilityOrdering:
         """Stand innermost, also among the capabilities of yours that do."""
@@ -146,9 +148,11 @@ class LedgerCapability(AbstractCapability[Any]):
         is_beside_results = bool(messages) and isinstance(messages[-1], ModelResponse) and bool(messages[-1].tool_calls)
         if prompt is not None and not is_beside_results:
             messages.append(ModelRequest(parts=[UserPromptPart(prompt)]))
-        if len(self._turns) >= _MOST_RUNS:
-            del self._turns[next(iter(self._turns))]
+        for known in (self._turns, self._stops):
+            if len(known) >= _MOST_RUNS:
+                del known[next(iter(known))]
         self._turns[ctx.run_id] = _turn_in(messages)
+        self._stops[ctx.run_id] = {}
         # What calls of the last response ask from here on is no word of the response that the caller keeps.
         ctx.messages[:] = [replace(one) if one is _last_response(messages) else one for one in ctx.messages]
 
@@ -178,7 +182,20 @@ class LedgerCapability(AbstractCapability[Any]):
             return f"{call.tool_name} was not called: {wrong}"
         asking = _Asking(ctx, tool_def, asked)
         entry = _Entry(args, handler, asked, supplies, asking, self._terms.at_once(asked.tool))
-        return await entry.walk_async(self._ledger, entry.words)
+        stops, call_id = self._stops.get(ctx.run_id, {}), str(ctx.tool_call_id)
+        stops.pop(call_id, None)
+        try:
+            return await entry.walk_async(self._ledger, entry.words)
+        finally:
+            stops |= {} if entry.stop is None else {call_id: entry.stop}
+
+    def check_stops(self, ctx: RunContext[Any]) -> None:
+        """Raise what the ledger stopped this run by, if another capability caught it and answered the model itself."""
+        parts = [part for one in ctx.messages if isinstance(one, ModelRequest) for part in one.parts]
+        denied = {one.tool_call_id for one in parts if isinstance(one, ToolReturnPart) and one.outcome == "denied"}
+        for call_id, stop in self._stops.get(ctx.run_id, {}).items():
+            if call_id not in denied:  # a handler of deferred calls may deny one
+                raise stop
 
     def _supplied(self, ctx: RunContext[Any], tool: ToolDefinition, parameters: Any) -> dict[str, Any]:
         """Return what the agent gives a tool beside its parameters now, as it is recorded."""
@@ -263,6 +280,7 @@ class LedgerCapability(AbstractCapability[Any]):
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Gives the model's answer of this turn, asked for once: an agent that is resumed gets it from the record."""
+        self.check_stops(ctx)
         note_unguarded(self._watch, ctx, request_context)
         if not self._keeps_turns:
             return self.keep_turn(ctx, await handler(request_context))
@@ -549,6 +567,8 @@ class _Entry(Entry):
         self._passage = _Passage(None)
         self._live: list[Any] = []
         self._deferred: Exception | None = None
+        self.stop: Exception | None = None
+        """What the ledger stopped the agent by: a question to a person, or a doubt."""
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
@@ -590,6 +610,7 @@ class _Entry(Entry):
         if self._deferred is not None:  # the tool paused the agent by itself, and what it asks is shown as it is
             raise self._deferred
         is_the_tools = error is not refusal
+        self.stop = refusal if isinstance(refusal, ApprovalPending | EffectInDoubt) else None
         match refusal:
             case ApprovalPending():
                 self._asking.note(is_tool_asked=False)

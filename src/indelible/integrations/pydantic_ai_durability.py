@@ -163,6 +163,7 @@ class LedgerDurability(BaseDurabilityCapability[Any]):
 
     async def wrap_model_request(self, ctx: RunContext[Any], *, request_context: Any, handler: Any) -> ModelResponse:
         """Note what runs without the ledger, and give the model's answer of this turn."""
+        self._gate.check_stops(ctx)
         note_unguarded(self._watch, ctx, request_context)
         response = await super().wrap_model_request(ctx, request_context=request_context, handler=handler)
         return self._gate.keep_turn(ctx, response)
