@@ -16,6 +16,7 @@ from mcp.server import Server
 from mcp.shared.exceptions import MCPError
 
 from indelible import AsyncLedger, migrate
+from indelible.errors import NotPermitted, StoreUnavailable
 from indelible.integrations.mcp import ledger_proxy
 from indelible.integrations.mcp_words import IDEMPOTENCY_KEY, MOST_SHOWN
 from indelible.integrations.telling import TEXTS
@@ -184,6 +185,26 @@ async def _decided_elsewhere(ledger: AsyncLedger, bank: Bank) -> None:
     (question,) = await ledger.approvals(status="pending")
     assert (question.votes, bank.paid) == ((), [])
     await ledger.approve(question, digest=question.digest, by="eve")
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("failure", [NotPermitted("may not vote"), StoreUnavailable("away")], ids=repr)
+async def test_09_a_vote_that_cannot_be_cast_leaves_the_call_waiting_and_says_why(
+    ledger: AsyncLedger, monkeypatch: pytest.MonkeyPatch, failure: Exception, mode: str
+) -> None:
+    async def fails(*_: Any, **__: Any) -> None:
+        raise failure
+
+    async def breaks() -> None:
+        monkeypatch.setattr(AsyncLedger, "approve", fails)
+
+    bank = Bank()
+    async with behind(ledger, bank, Person(before=breaks, decision="approve"), mode=mode, **ASKED) as client:
+        told = await client.call_tool("pay", {"to": "bob"})
+    (approval,) = await ledger.approvals(status="pending")
+    assert str(failure) in text(told)
+    assert approval.id in text(told)
+    assert bank.paid == []
 
 
 async def test_84_a_form_that_comes_back_without_a_decision_is_no_vote(ledger: AsyncLedger) -> None:

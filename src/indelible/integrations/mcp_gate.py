@@ -22,6 +22,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Refused, Resource, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
+from indelible.integrations import telling
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.entries import Entry, note_sent, paused_by, raise_doubt
 from indelible.integrations.mcp_schema import check_fits
@@ -270,6 +271,8 @@ class McpGate:
             await verb(approval.id, digest=digest, by=self._approver, reason=reason)
         except VoteRefused as refused:
             return not_told(f"the answer does not count: {refused}")
+        except IndelibleError as failed:  # the call still waits; of a store that is away, nobody knows what it took in
+            return not_told(f"the answer may not count: {failed}\n{telling.waits(approval)}")
         return None
 
 
