@@ -19,7 +19,7 @@ from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
-from pydantic_ai import Agent
+from pydantic_ai import Agent, ToolReturn
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
@@ -287,3 +287,32 @@ def test_a_path_holds_for_a_command_that_a_tool_gives(rule: str, ledger: Ledger)
     state = graph.compile().invoke(said, {"configurable": {"thread_id": "r"}})
     assert state["ssn"].startswith("[redacted value ")
     assert [SSN in str(effect.detail) for effect in ledger.effects()] == [False]
+
+
+def _beside_a_result(who: str) -> Any:
+    """Looks up."""
+    return ToolReturn("ok", metadata={"ssn": SSN})
+
+
+def _beside_a_message(who: str, call_id: Annotated[str, InjectedToolCallId]) -> Any:
+    """Looks up."""
+    return ToolMessage("ok", tool_call_id=call_id, artifact={"ssn": SSN})
+
+
+def _beside_a_message_of_a_command(who: str, call_id: Annotated[str, InjectedToolCallId]) -> Any:
+    """Looks up."""
+    return Command(update={"messages": [_beside_a_message(who, call_id)]})
+
+
+@pytest.mark.parametrize("rule", ["result.ssn", "*.ssn"])
+@pytest.mark.parametrize("gives", [_beside_a_result, _beside_a_message, _beside_a_message_of_a_command])
+def test_17_a_path_holds_for_what_a_tool_gives_beside_its_result(
+    gives: Any, rule: str, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gives, "__name__", "look")
+    monkeypatch.setitem(globals(), "look", gives)
+    way = _by_pydantic_ai if gives is _beside_a_result else _by_langgraph
+    way(ledger, {"look": {"side_effect": "write", "redact": [rule]}})
+    (effect,) = ledger.effects(tool="look")
+    assert effect.status == "succeeded"
+    assert SSN not in str(effect.detail)

@@ -36,12 +36,14 @@ _SHORTEST_SECRET = 4
 _MOST_SECRETS = 1000
 _ROOTS = ("args", "result", "*")
 _STEP = re.compile(r"\[\]|[^.\[\]]+")
+_ARTIFACT = ("$message", "data", "artifact")
+_UPDATE = ("$command", "update")
 # Where adapters put what a tool itself gave; a path of a result holds there too.
 _WRAPPED: tuple[tuple[str, ...], ...] = (
-    (), ("gave",), ("gave", "return_value"), ("gave", "$message", "data", "artifact"), ("structuredContent",),
-    ("structuredContent", "result"), ("gave", "[]", "$message", "data", "artifact"),
+    (), ("gave",), ("gave", "return_value"), ("gave", "metadata"), ("structuredContent",),
+    ("structuredContent", "result"),
     *((*around, *inside) for around in (("gave",), ("gave", "[]"), ("to_parent",))
-      for inside in (("$command",), ("$command", "update"))),
+      for inside in (_ARTIFACT, ("$command",), _UPDATE, (*_UPDATE, "messages", "[]", *_ARTIFACT))),
 )  # fmt: skip
 _PATH = re.compile(r"(?:args|result|\*)(?:\.[^.\[\]]+|\[\])+")
 
