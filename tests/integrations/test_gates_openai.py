@@ -7,6 +7,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.usefixtures("quiet")]
 PAYS = {"side_effect": "payment"}
 ASKS = {**PAYS, "approval": "required"}
 EVERY_WAY = pytest.mark.parametrize("way", ["gate", "instrument"])
+DONE = [assistant_message("done")]
 OTHERS = ["crewai", "google-adk", "strands-agents", "claude-agent-sdk"]
 
 
@@ -407,6 +409,11 @@ async def test_06_a_tools_own_question_is_answered_whatever_the_class_and_the_id
     assert paid == [5]
 
 
+@dataclass
+class Shop:
+    order: str
+
+
 async def resumable(result: Any, agent: Agent[Any], *, is_kept: bool) -> Any:
     state = result.to_state()
     return await RunState.from_string(agent, state.to_string()) if is_kept else state
@@ -465,6 +472,29 @@ async def test_14_a_call_inside_of_an_agent_as_a_tool_is_answered_as_itself_stan
     assert (await Runner.run(agent, state)).final_output == "done"
     assert paid == [3 - denied]
     assert sorted(effect.status for effect in ledger.effects()) == ["denied", "succeeded"], "nobody is asked anew"
+
+
+async def test_14_a_call_inside_belongs_to_the_context_that_its_state_is_loaded_with(plain: Ledger) -> None:
+    paid: list[int] = []
+    gate = LedgerTools(plain, run=lambda context: context.context.order, terms={"pay": ASKS})
+    pay = gate.tools([paying_tool(paid, False)])
+
+    def outer(*turns: Any) -> Agent[Any]:
+        inner = Agent(name="clerk", model=calling() if turns else ScriptedModel([DONE]), tools=pay).as_tool(
+            "clerk", "Pays."
+        )
+        return Agent(name="boss", model=ScriptedModel([*turns, DONE]), tools=[inner])
+
+    asks = [function_call("clerk", {"input": "pay five"}, call_id="call_Y")]
+    await gate.keep(await Runner.run(outer(asks), "go", context=Shop("order-1")))
+    again = outer()
+    state = await gate.load(again, "order-1", context_override=RunContextWrapper(context=Shop("order-1")))
+    assert state is not None
+    (shown,) = await gate.questions(state)
+    plain.approve(shown["approval"], digest=shown["digest"], by="ana")
+    assert await gate.answer(state) == []
+    await Runner.run(again, state)
+    assert (paid, len(plain.approvals())) == ([5], 1)
 
 
 @pytest.mark.parametrize("own", [True, above_fifty], ids=["always", "by amount"])
