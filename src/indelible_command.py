@@ -17,14 +17,18 @@ _ENDING = ("SIGTERM", "SIGHUP", "SIGINT")
 
 
 def main() -> int:
-    """Run the command and return its exit code. A hook that is ended while it loads stops the tool."""
-    if is_hook(sys.argv[1:]):
+    """Run the command and return its exit code. A hook that is ended while it loads or leaves stops the tool."""
+    is_stopping = is_hook(sys.argv[1:])
+    if is_stopping:
         for name in _ENDING:
             if hasattr(signal, name):
                 signal.signal(getattr(signal, name), lambda *_: os._exit(BLOCKS))
     from indelible.cli import main as run
 
-    return run()
+    code = run()
+    if is_stopping:
+        os._exit(code)  # while Python ends, it handles signals no longer, and one would be the exit code
+    return code
 
 
 def is_hook(arguments: Sequence[str]) -> bool:

@@ -482,6 +482,33 @@ sys.exit(indelible_command.main())
 """
 
 
+ENDED_WHILE_IT_LEAVES = """
+import os, signal, sys
+
+class Late:
+    def __del__(self, kill=os.kill, process=os.getpid(), number=signal.{name}):
+        kill(process, number)
+
+sys.late = Late()  # goes when Python ends
+sys.argv = ["indelible", "hook", "claude-code", "--allow"]
+import indelible_command
+sys.exit(indelible_command.main())
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
+def test_10_a_hook_that_is_ended_while_it_leaves_has_told_its_exit_code(
+    sqlite_url: str, tmp_path: Path, name: str
+) -> None:
+    migrate(sqlite_url)
+    environment = Commands(sqlite_url, tmp_path).environment
+    for event, code in ((json.dumps(told()), 0), ("no JSON", 2)):
+        hook = [sys.executable, "-c", ENDED_WHILE_IT_LEAVES.replace("{name}", name)]
+        ran = subprocess.run(hook, input=event.encode(), env=environment, capture_output=True, check=False, timeout=100)
+        assert ran.returncode == code
+        assert (b"allow" in ran.stdout) == (code == 0)
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])
 def test_96_a_hook_that_is_ended_while_it_loads_stops_the_tool(name: str) -> None:
     code = ENDED_WHILE_LOADING.replace("{name}", name)

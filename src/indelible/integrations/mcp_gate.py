@@ -21,8 +21,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Refused, Resource, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, VoteRefused
-from indelible.integrations import telling
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, StoreError
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.entries import Entry, note_sent, paused_by, raise_doubt
 from indelible.integrations.mcp_schema import check_fits
@@ -147,6 +146,12 @@ class McpGate:
 
     async def call_tool(self, ctx: Context | None, params: types.CallToolRequestParams) -> Answer:
         """Run a call, replay it, ask a person, or say why not; without a context, the client cannot be asked."""
+        try:
+            return await self._answered(ctx, params)
+        except IndelibleError as broken:  # the ledger is not there, or not for us
+            raise MCPError(types.INTERNAL_ERROR, f"{params.name} was not carried out: {broken}") from broken
+
+    async def _answered(self, ctx: Context | None, params: types.CallToolRequestParams) -> Answer:
         said = _read(params)
         try:
             entry = await self._entry(params, said)
@@ -269,10 +274,10 @@ class McpGate:
         verb = self._ledger.approve if decision == "approve" else self._ledger.deny
         try:
             await verb(approval.id, digest=digest, by=self._approver, reason=reason)
-        except VoteRefused as refused:
+        except StoreError as broken:
+            return not_told(f"whether the answer counts is not known, so call again: {broken}")
+        except IndelibleError as refused:
             return not_told(f"the answer does not count: {refused}")
-        except IndelibleError as failed:  # the call still waits; of a store that is away, nobody knows what it took in
-            return not_told(f"the answer may not count: {failed}\n{telling.waits(approval)}")
         return None
 
 
@@ -417,7 +422,7 @@ class _Entry(Entry):
         ):  # what came of it could not be recorded
             return not_told(TEXTS["in_doubt"].format(tool=self.call.tool, effect=self._entered_id))
         if isinstance(refusal, IndelibleError):
-            raise MCPError(types.INTERNAL_ERROR, f"{self.call.tool} was not carried out: {refusal}") from refusal
+            raise refusal
         raise error
 
 
