@@ -21,7 +21,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from indelible import Approval, AsyncLedger, Ledger, NothingHappened, Refused, Resource, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, StoreError
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, NotRun, StoreError, VoteRefused
+from indelible.integrations import telling
 from indelible.integrations.calling_again import OPEN, meant
 from indelible.integrations.entries import Entry, note_sent, paused_by, raise_doubt
 from indelible.integrations.mcp_schema import check_fits
@@ -274,10 +275,12 @@ class McpGate:
         verb = self._ledger.approve if decision == "approve" else self._ledger.deny
         try:
             await verb(approval.id, digest=digest, by=self._approver, reason=reason)
-        except StoreError as broken:
-            return not_told(f"whether the answer counts is not known, so call again: {broken}")
-        except IndelibleError as refused:
+        except VoteRefused as refused:
             return not_told(f"the answer does not count: {refused}")
+        except IndelibleError as failed:  # of a store that is away, nobody knows what it took in
+            is_known = not isinstance(failed, StoreError)
+            why = "the answer does not count" if is_known else "it is not known whether the answer counts"
+            return not_told(f"{why}: {failed}\n{telling.waits(approval)}")
         return None
 
 
