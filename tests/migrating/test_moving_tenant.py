@@ -19,7 +19,9 @@ from indelible import Actor, Claimed, Ledger, Succeeded
 from indelible.engine.stops import Stops
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import IllegalMove, KeyUnusable, Misconfigured, SchemaOutdated, SignerRefused, Stopped, StoreError
+from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.writers import VARIABLE
+from indelible.journal.sealing import Sealer
 from indelible.journal.sealing_thread import BEAT_EVERY
 from indelible.migrating.moving import move, move_tenant
 from indelible.stores import secure_rows
@@ -458,3 +460,24 @@ def test_without_the_key_that_signs_nothing_is_handed_over(files: tuple[str, str
     with pytest.raises(KeyUnusable, match="copy that folder"):
         move_tenant(old, new, "acme", by="ana")
     assert not is_stopped_at(old)
+
+
+def test_24_no_rotation_or_other_move_comes_between_while_keys_are_handed_over(
+    files: tuple[str, str], keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(files[0], "acme")
+    with Ledger.open(files[1], seal=False) as ledger:
+        ring = KeyRing.open(store_of(ledger).ledger_name)
+    record, refused = Sealer.record, []
+
+    def tried(self: Sealer, event_type: str, facts: Any) -> int:
+        with pytest.raises(KeyUnusable), ring.rotating():
+            pass
+        refused.append(event_type)
+        return record(self, event_type, facts)
+
+    monkeypatch.setattr(Sealer, "record", tried)
+    move_tenant(*files, "acme", by="ana")
+    assert refused == ["key_rotated"]
+    with ring.rotating():
+        pass

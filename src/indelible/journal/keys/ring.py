@@ -6,6 +6,7 @@
     revoked-<id>.pem    never signs again
     heads/              what was signed last (see `signer`)
     lock                is held by whoever changes the folder
+    rotating/lock       is held during a whole rotation
 
 Each change is one rename, so that a crash leaves the ring as it was or as it should be.
 """
@@ -155,6 +156,16 @@ class KeyRing:
             vkey,
         )
         return made
+
+    @contextmanager
+    def rotating(self, patience: float = 0) -> Iterator[None]:
+        """Keeps every other process from rotating these keys; raises `KeyUnusable` while another one does.
+
+        It is another lock than that of the folder, which whoever signs takes meanwhile.
+        """
+        why = f"another process rotates the keys of {self.folder} now; nothing was changed. See: indelible keys list"
+        with locked(self.folder / "rotating", patience, why):
+            yield
 
     def begin_rotation(self) -> tuple[KeyHolder, KeyHolder]:
         """Makes a next key, or finds the one that a rotation left behind; gives the old and the new holder."""

@@ -29,21 +29,26 @@ def rotate(ring: Ring, journals: Callable[[], Iterable[Journal]]) -> tuple[KeyHo
     """Puts a new key in the old one's place, on the record of every journal; gives the old and the new holder.
 
     Both keys sign until every journal says so under both signatures. Whoever is killed here calls it again: it goes on
-    with the key that was begun.
+    with the key that was begun. Whoever comes while another one is at it is refused.
     """
-    old, new = ring.begin_rotation()
-    told: set[str] = set()
-    # Journals are listed again until no new one came: each has to say it before the old key stops.
-    while fresh := [journal for journal in journals() if journal.origin not in told]:
-        for journal in fresh:
-            before, after = PublicKey(journal.origin, old.raw), PublicKey(journal.origin, new.raw)
-            journal.record_once("key_rotated", rotation_facts(before, after, old.sign, new.sign))
-            journal.seal()
-            told.add(journal.origin)
-    ring.finish_rotation(new.raw)
+    with ring.rotating():
+        old, new = ring.begin_rotation()
+        told: set[str] = set()
+        # Journals are listed again until no new one came: each has to say it before the old key stops.
+        while fresh := [journal for journal in journals() if journal.origin not in told]:
+            for journal in fresh:
+                journal.record_once("key_rotated", _rotation_in(journal, old, new))
+                journal.seal()
+                told.add(journal.origin)
+        ring.finish_rotation(new.raw)
     for journal in journals():
         journal.seal()
     return old, new
+
+
+def _rotation_in(journal: Journal, old: KeyHolder, new: KeyHolder) -> dict[str, Any]:
+    before, after = PublicKey(journal.origin, old.raw), PublicKey(journal.origin, new.raw)
+    return rotation_facts(before, after, old.sign, new.sign)
 
 
 def revoke(ring: KeyRing, name: str, journals: Iterable[tuple[Journal, int]]) -> RingKey:
