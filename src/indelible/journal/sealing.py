@@ -250,6 +250,7 @@ class Sealer:
             self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         if self._store.macs is not None:
             self._store.macs(self._tenant).newest.reset()
+        self._tell_keys_again()
         self.integrate()
         tree = self._journal.tree(self._tenant)
         if lost_head(self._store, self._tenant, self._signer) is not None:
@@ -263,6 +264,14 @@ class Sealer:
             lambda last, at: go_after_loss(last, stop_before(self._store, self._tenant), at),
         )
         return lost
+
+    def _tell_keys_again(self) -> None:
+        from indelible.journal.keys.ring import KeyRing
+        from indelible.journal.keys.rotating import tell_again
+
+        ring = getattr(self._signer, "ring", None)
+        if isinstance(ring, KeyRing):
+            tell_again(ring, self)
 
     def lost(self) -> tuple[TreeHead, Tree]:
         """Return the head that was signed and is not here, and the tree that is; raise if nothing is lost."""
@@ -287,9 +296,15 @@ class Sealer:
         # Looked at twice: a whole rotation may fall between reading the head and reading the keys.
         if self._kept() is None:
             with _introducing:
-                if not any(event.type == "key_registered" for event in self.own_events()):
+                if self._signer.last(self.origin) is None and not any(
+                    event.type == "key_registered" for event in self.own_events()
+                ):
                     self.record("key_registered", {"key": self._signer.keys(self.origin)[-1].vkey})
-        elif not self._is_by_our_keys() and not self._is_by_our_keys():
+        elif (
+            not self._is_by_our_keys()
+            and not self._is_by_our_keys()
+            and lost_head(self._store, self._tenant, self._signer) is None  # else it was set back, and signing says so
+        ):
             here = self._signer.keys(self.origin)[0].id.hex()
             raise KeyUnusable(
                 f"{self.origin} is signed by another key than the one here ({here}); copy the folder with its keys "

@@ -38,6 +38,8 @@ from indelible.journal.keys.pem import Passphrase, StoredKey, given_passphrase, 
 
 log = logging.getLogger("indelible.journal")
 
+_ELDEST = datetime.min.replace(tzinfo=UTC)
+
 Status = Literal["current", "next", "retired", "revoked"]
 
 
@@ -96,8 +98,7 @@ class KeyRing:
         found = [*(self._found(path.stem) for path in gone), following, current]
         keys = {key.id: key for key in found if key is not None}  # mid-change a key has two files: the last one holds
         order = ("current", "next", "retired", "revoked")
-        eldest = datetime.min.replace(tzinfo=UTC)
-        return sorted(keys.values(), key=lambda key: (order.index(key.status), key.created or eldest, key.id))
+        return sorted(keys.values(), key=lambda key: (order.index(key.status), key.created or _ELDEST, key.id))
 
     def current(self) -> RingKey | None:
         """Gives the key that signs, None when there never was one; raises `KeyUnusable` when it went missing."""
@@ -138,6 +139,18 @@ class KeyRing:
             if key.raw == raw and key.status != "revoked":
                 return self._unlock(key)
         return None
+
+    def successors(self, raw: bytes | None) -> list[KeyHolder]:
+        """Gives the holder of a key that has signed, or of the first, and of each key that followed it.
+
+        It gives none if the key is not of this ring.
+
+        Keys that were revoked are among them: what they signed of who follows them, they sign again to the same bytes.
+        """
+        signed = [key for key in self.all_keys() if key.status != "next"]
+        signed.sort(key=lambda key: (key.status == "current", key.created or _ELDEST))
+        place = next((place for place, key in enumerate(signed) if raw in (None, key.raw)), len(signed))
+        return [self._unlock(key) for key in signed[place:]]
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from typing import Any, Protocol
 
-from indelible.core.journal.notes import PublicKey
+from indelible.core.events import Event
+from indelible.core.journal.notes import PublicKey, parse_vkey
 from indelible.core.journal.rotation import revocation_facts, rotation_facts
+from indelible.errors import KeyUnusable
 from indelible.journal.keys.holders import KeyHolder, Ring
 from indelible.journal.keys.ring import KeyRing, RingKey
 
@@ -23,6 +26,16 @@ class Journal(Protocol):
 
     def seal(self) -> object:
         """Has a head signed that covers everything recorded; raises when it cannot."""
+
+
+class LossyJournal(Journal, Protocol):
+    """Is a journal whose database was set back."""
+
+    def own_events(self) -> Iterable[Event]:
+        """Gives what the journal tells about itself, in order."""
+
+    def size(self) -> int:
+        """Gives the size of the newest signed head that is here."""
 
 
 def rotate(ring: Ring, journals: Callable[[], Iterable[Journal]]) -> tuple[KeyHolder, KeyHolder]:
@@ -44,6 +57,34 @@ def rotate(ring: Ring, journals: Callable[[], Iterable[Journal]]) -> tuple[KeyHo
     for journal in journals():
         journal.seal()
     return old, new
+
+
+def tell_again(ring: KeyRing, journal: LossyJournal) -> None:
+    """Tells what a journal lacks, after a loss, of the changes of its keys: who followed, and who was revoked.
+
+    Raises:
+        KeyUnusable: The key that the journal names last is not in this ring.
+    """
+    told = [(event.type, event.read()["facts"]) for event in journal.own_events()]
+    named = [facts["new"] for type_, facts in told if type_ == "key_rotated"]
+    named = named[-1:] or [facts["key"] for type_, facts in told if type_ == "key_registered"][:1]
+    revoked = {facts["key"] for type_, facts in told if type_ == "key_revoked"}
+    with ring.rotating():
+        raw = parse_vkey(named[0]).raw if named else None
+        successors = ring.successors(raw)
+        if not successors and raw not in [holder.raw for holder in ring.holders()]:
+            raise KeyUnusable(
+                f"{journal.origin} is signed by {named[0]}, and that key is not in {ring.folder}; put the newest copy "
+                "of the folder of keys back, then do it again"
+            )
+        if not named:
+            journal.record_once("key_registered", {"key": PublicKey(journal.origin, successors[0].raw).vkey})
+        for old, new in pairwise(successors):
+            journal.record_once("key_rotated", _rotation_in(journal, old, new))
+        for key in ring.all_keys():
+            facts = revocation_facts(PublicKey(journal.origin, key.raw), journal.size())
+            if key.status == "revoked" and facts["key"] not in revoked:
+                journal.record_once("key_revoked", facts)
 
 
 def _rotation_in(journal: Journal, old: KeyHolder, new: KeyHolder) -> dict[str, Any]:
