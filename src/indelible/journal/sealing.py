@@ -479,8 +479,8 @@ def with_rotations(store: Store, tenant: str, note: Note) -> Note:
                 facts = event.read()["facts"]
                 if event.type == "key_rotated":
                     lines.append(rotation_line(facts))
-                elif not lines and parse_vkey(facts["key"]).id in signers:
-                    return note  # it was never rotated, and the rest need not be read
+                elif parse_vkey(facts["key"]).id in signers and not (lines or store.events(tenant, STOPS_RUN, -1, 1)):
+                    return note  # it was never rotated, nor stopped to be moved and moved back: the rest is not read
         page = store.events(tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
     return note.with_signatures(lines[-_MOST_LINES:])
 
