@@ -29,7 +29,7 @@ from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.journal.merkle import consistency_proof, is_consistent
 from indelible.core.journal.notes import Note, Signature, TreeHead, parse_head, parse_note
 from indelible.core.journal.tiles import node_reader
-from indelible.errors import BadCall, KeyUnusable, NotSealed, SignerRefused
+from indelible.errors import BadCall, JournalError, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.sealing_thread import SealingThread
 from indelible.journal.witnesses.cosigning import Cosigning
 from tests.lending import lent_folder
@@ -226,6 +226,25 @@ def test_with_the_signer_away_a_careful_ledger_refuses_before_anything_runs(plac
             ledger.run(charge(args={"amount": 6}), handler, side_effect="payment")
         assert handler.entries == 1
         assert ledger.run(charge(args={"amount": 7}), handler) == "ok", "what nobody awaits goes on"
+
+
+@pytest.mark.parametrize("fault", [LookupError, OverflowError, RecursionError, KeyUnusable])
+def test_27_the_thread_that_seals_outlives_whatever_a_seal_raises(fault: type[Exception]) -> None:
+    class Stumbling:
+        faults = [fault("odd")]  # noqa: RUF012
+
+        def seal(self) -> None:
+            if self.faults:
+                raise self.faults.pop()
+
+        def heartbeat(self) -> None:
+            raise AssertionError("nothing is idle here")
+
+    thread = SealingThread(Stumbling)
+    assert isinstance(thread.wait(timedelta(seconds=20)), JournalError)
+    assert thread.wait(timedelta(seconds=20)) is None
+    assert thread.problem is None
+    thread.close()
 
 
 def test_only_two_words_say_what_happens_then(sqlite_url: str) -> None:

@@ -11,7 +11,7 @@ import os
 import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.unsealed import ToldOf, Unsealed, is_by_holder, reserved_twice
-from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, RecordForged, SignerRefused
+from indelible.errors import BadCall, BadNote, JournalError, KeyUnusable, NotSealed, RecordForged, SignerRefused
 from indelible.journal.keys.rights import newest_told, read_on, told_in
 
 log = logging.getLogger("indelible.journal")
@@ -458,7 +458,8 @@ def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
             raise BadCall(f"run {run_id!r} has no event {seq}; see: indelible events {run_id}")
         raise NotSealed(f"event {seq} of run {run_id!r} is under no signed head yet; run: indelible journal seal")
     head = with_rotations(store, tenant, parse_note(newest[0]))
-    proof = inclusion_proof(index, parse_head(head.text).size, _nodes_of(store.journal, tenant))
+    with _readable(tenant):
+        proof = inclusion_proof(index, parse_head(head.text).size, _nodes_of(store.journal, tenant))
     (entry,) = store.journal.entries(tenant, index, 1)
     return Receipt(index, tuple(proof), head, entry.body)
 
@@ -555,7 +556,24 @@ def _change_stop(
 def _prover(journal: JournalStore, tenant: str, tree: Tree) -> Prove:
     """Gives what proves that a tree begins with an older one."""
     read = _nodes_of(journal, tenant)
-    return lambda old: consistency_proof(old, tree.size, read)
+
+    def prove(old: int) -> list[bytes]:
+        with _readable(tenant):
+            return consistency_proof(old, tree.size, read)
+
+    return prove
+
+
+@contextmanager
+def _readable(tenant: str) -> Iterator[None]:
+    """Turn what is missing of a tree's tiles into a problem of the journal: it is no proof that anything was lost."""
+    try:
+        yield
+    except (LookupError, ValueError) as problem:
+        raise JournalError(
+            f"the tree of tenant {tenant} cannot be read ({problem}), so nothing is signed or proven; see what was "
+            "changed: indelible verify. Then restore a backup of the database"
+        ) from problem
 
 
 def _nodes_of(journal: JournalStore, tenant: str) -> ReadNode:
