@@ -127,7 +127,7 @@ def test_what_went_on_without_the_key_is_stopped_by_whoever_has_it(restored: dic
         for amount in range(10, 15):
             ledger.run(charge(amount), Count())
     with Ledger.open(**{**restored, "seal": False}) as ledger:
-        with pytest.raises(SignerRefused, match="does not begin with"):
+        with pytest.raises(SignerRefused):
             ledger.seal()
         with pytest.raises(Stopped, match="set back"):
             ledger.run(charge(2), Count())
