@@ -22,7 +22,7 @@ from indelible.core.ports import Store
 from indelible.core.remote.replies import Reply, reply_sheet
 from indelible.core.sheets import KEPT_ASIDE, Sheet
 from indelible.core.verifying.findings import Report, Tail
-from indelible.errors import IndelibleError, KeyUnusable
+from indelible.errors import IndelibleError, JournalError, KeyUnusable
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from tests.journal.decided import approve, ask, decide, refund, wire
@@ -414,3 +414,32 @@ def test_15_odd_values_are_a_verdict_and_an_error_of_the_ledger(
         ):
             with suppress(IndelibleError):
                 act()
+
+
+@pytest.mark.parametrize("table", ["tiles", "trees"])
+def test_15_once_the_tree_is_mended_effects_run_and_are_sealed_again(
+    table: str, store_url: str, tmp_path: Path
+) -> None:
+    """What cannot be read proves no loss, so no stop is written that only a declared loss would end."""
+    migrate(store_url, keys=tmp_path / "keys")
+    place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
+    with Ledger.open(store_url, **place) as ledger:
+        ledger.run(call(1), lambda effect: 1)
+        ledger.seal()
+        key = pinned_key(ledger._engine.store)
+        ledger.run(call(2), lambda effect: 2)
+        ledger._engine.store.journal.integrate("default", 512)
+    database = Database(store_url)
+    rows = database.rows(table)
+    database.replace(table, [] if table == "tiles" else [{**rows[0], "size": 10**12}])
+    with Ledger.open(store_url, **place) as ledger:
+        for act in (lambda: ledger.run(call(3), lambda effect: 3), ledger.seal, ledger.continue_journal):
+            with pytest.raises(JournalError):
+                act()
+    database.replace(table, rows)
+    database.close()
+    with Ledger.open(store_url, **place) as ledger:
+        assert ledger.stopped() is None
+        assert ledger.run(call(3), lambda effect: 3) == 3
+        ledger.seal()
+        assert verify(LiveEvidence(ledger._engine.store, "default"), [key]).verdict == "verified"
