@@ -26,6 +26,7 @@ from indelible.core.events import (
     effect_event,
     event_hash,
     instant,
+    moment_after,
 )
 from indelible.core.verifying.moves import ADOPTED
 from tests.core.making import BY, EVENT_TYPES, NOON, effect
@@ -262,3 +263,17 @@ def test_a_stored_event_reads_its_body() -> None:
     assert event.read() == json.loads(body)
     assert "eff_1" in repr(event)
     assert "writer" not in repr(event)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_15_each_number_of_microseconds_is_a_moment(number: int) -> None:
+    start, microsecond = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
+    first = (datetime(1, 1, 1, tzinfo=UTC) - start) // microsecond
+    last = (datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC) - start) // microsecond
+    found = moment_after(start, number)
+    if first <= number <= last:
+        assert (found - start) // microsecond == number
+        return
+    assert found.year == (1 if number < 0 else 9999)
+    for hours in (-23, 23):
+        assert found.astimezone(timezone(timedelta(hours=hours))) == found

@@ -15,8 +15,10 @@ from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
 from indelible.core.macs import ENDED, MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
 from indelible.core.policy.budgets import budget_ref
+from indelible.core.privacy.forgetting import HOLD_LIFTED, HOLD_PLACED
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets, body_of
 from indelible.core.verifying.permissions import FACTS_OF_SHEETS
+from indelible.core.verifying.trust import JOURNAL_MEMBERS
 from indelible.errors import KeyUnusable, RecordForged
 from tests.core.making import HOUR, NOON, effect
 
@@ -124,7 +126,9 @@ def test_an_event_is_believed_with_its_own_mac_alone() -> None:
 
 
 def test_every_event_that_tells_of_a_right_needs_the_rights_key() -> None:
-    assert {*FACTS_OF_SHEETS, "approval_received", "approval_voted"} == RIGHT_EVENTS
+    of_keys = set(JOURNAL_MEMBERS) - {"journal_heartbeat", "writer_registered"}
+    others = {"approval_received", "approval_voted", HOLD_LIFTED, HOLD_PLACED}
+    assert {*FACTS_OF_SHEETS, *of_keys, *others} == RIGHT_EVENTS
     whole, worker = macs(), macs(has_rights=False)
     for event_type in sorted(RIGHT_EVENTS):
         mac = whole.of_event(event_type, HASH)

@@ -25,9 +25,12 @@ from indelible import Actor, GrantTerms, Ledger, migrate
 from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
+from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.people.credentials import Token
 from indelible.engine.mint import SystemMint
 from indelible.errors import KeyUnusable, PolicyRefused, RecordForged, SignerRefused, Stopped
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.journal.keys.writers import VARIABLE, WriterKeys
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
@@ -48,6 +51,7 @@ from tests.journal.attacked_world import (
     under_attack,
 )
 from tests.journal.decided import ask, wire
+from tests.journal.exported import key_of
 from tests.journal.sql_attacks import Attack, attacks
 from tests.journal.tampering import Database
 from tests.lending import lend_writer_keys
@@ -176,7 +180,22 @@ def other_keys(folder: Path) -> str:
         return keys.export("default", with_rights=True)
 
 
+def hold(ledger: Ledger) -> None:
+    ledger.run(mail(1), lambda effect: "sent")
+    ledger.hold(run_id=mail(1).run_id, by="ana", reason="a lawsuit")
+
+
+def revoke_key(ledger: Ledger) -> None:
+    """Say that the key that signs never signed."""
+    facts = facts_json({"key": "any", "size": 0})
+    stamp = SystemMint().stamp(SYSTEM)
+    told = Record(tenant="default", run_id=JOURNAL_RUN, stamp=stamp, event_type="key_revoked", facts=facts)
+    ledger._engine.store.apply("default", [told], [None])
+
+
 RIGHTS: dict[str, Callable[[Ledger], object]] = {
+    "hold": hold,
+    "key": revoke_key,
     "vote": lambda ledger: ledger.approve(ask(ledger, wire(1)).id, digest=ask(ledger, wire(1)).digest, by="ana"),
     "grant": lambda ledger: ledger.approve(
         ask(ledger, wire(1)).id, digest=ask(ledger, wire(1)).digest, by="ana", grant=GrantTerms(count=2, until=SOON)
@@ -255,8 +274,9 @@ def is_let_in(url: str, keys: Path, token: Token | None, number: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("more", [1, 10**12])
 def test_98_a_tree_that_was_said_to_be_larger_is_not_signed(
-    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
     monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
     migrate(store_url)
@@ -266,10 +286,12 @@ def test_98_a_tree_that_was_said_to_be_larger_is_not_signed(
         ledger.run(wire(6), lambda effect: "paid")
         with closing(Database(store_url)) as database:
             (tree,) = database.rows("trees")
-            database.replace("trees", [{**tree, "size": tree["size"] + 1}])
+            database.replace("trees", [{**tree, "size": tree["size"] + more}])
         with pytest.raises(SignerRefused):
             ledger.seal()
         assert ledger._engine.store.journal.heads("default", 1) == [str(head)]
+        report = verify(LiveEvidence(ledger._engine.store, "default"), [key_of(ledger)])
+        assert report.verdict != "verified"
 
 
 def test_98_an_event_that_was_put_into_the_tree_by_hand_is_not_signed(

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,14 @@ from indelible.core.ports import Store
 from indelible.core.remote.replies import Reply, reply_sheet
 from indelible.core.sheets import KEPT_ASIDE, Sheet
 from indelible.core.verifying.findings import Report, Tail
-from indelible.errors import KeyUnusable
+from indelible.errors import IndelibleError, JournalError, KeyUnusable
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from tests.journal.decided import approve, ask, decide, refund, wire
 from tests.journal.driven import drive
 from tests.journal.exported import work
 from tests.journal.tampering import TABLES, Change, Database, changes
+from tests.stores.database import Database as AnyDatabase
 
 SOON = datetime.now(UTC) + timedelta(hours=1)
 PAGE = Path(__file__).parents[2] / "docs" / "verify.md"
@@ -357,3 +358,88 @@ def test_a_ledger_without_a_head_cannot_be_told(sqlite_url: str) -> None:
         report = verify(LiveEvidence(ledger._engine.store, "default"))
     assert report.verdict == "cannot_tell"
     assert "journal seal" in report.why
+
+
+FAR = {"sqlite": "4611686018427387904", "postgres": "'infinity'"}
+LONG_AGO = {"sqlite": "-4611686018427387904", "postgres": "'-infinity'"}
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ("DELETE FROM indelible_tiles", "tampered"),
+        ("UPDATE indelible_trees SET size = 1000000000000", "tampered"),
+        ("UPDATE indelible_trees SET size = -1", "tampered"),
+        ("UPDATE indelible_sheets SET created_at = {far} WHERE kind = 'run'", "verified tampered"),
+        ("UPDATE indelible_sheets SET due_at = {long_ago}", "tampered"),
+        ("UPDATE indelible_effects SET created_at = {far}", "tampered"),
+        ("UPDATE indelible_effects SET updated_at = {long_ago}", "tampered"),
+        ("UPDATE indelible_effects SET lease_until = {far}", "verified"),
+    ],
+)
+@pytest.mark.parametrize("is_taken_in", [False, True])
+@pytest.mark.timeout(60)  # it was asked about each of the entries that a size promised
+def test_15_odd_values_are_a_verdict_and_an_error_of_the_ledger(
+    change: str, verdict: str, store_url: str, tmp_path: Path, is_taken_in: bool
+) -> None:
+    """Also while entries wait for a signature: the process that took them in was killed before it signed."""
+    migrate(store_url, keys=tmp_path / "keys")
+    place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
+    with Ledger.open(store_url, **place) as ledger:
+        with ledger.start_run("order-1", agent="billing", intent="x"):
+            ledger.run(call(1), lambda effect: 1)
+        ledger.seal()
+        key = pinned_key(ledger._engine.store)
+        event = ledger.events("order-3")[0]
+        ledger.run(call(2), lambda effect: 2)
+        if is_taken_in:
+            ledger._engine.store.journal.integrate("default", 512)
+    kind = "sqlite" if store_url.startswith("sqlite") else "postgres"
+    with AnyDatabase(store_url) as database:
+        database.run(change.format(far=FAR[kind], long_ago=LONG_AGO[kind]))
+    with Ledger.open(store_url, **place) as ledger:
+        store = ledger._engine.store
+        assert verify(LiveEvidence(store, "default"), [key]).verdict in verdict
+        assert verify(LiveEvidence(store, "default", ledger._engine.notary.seal_with_own_key), [key]).verdict in verdict
+        for act in (
+            lambda: ledger.run(call(3), lambda effect: 3),
+            lambda: ledger.run(call(1), lambda effect: 1),
+            ledger.effects,
+            ledger.runs,
+            ledger.stopped,
+            ledger.seal,
+            lambda: ledger.receipt(event),
+            ledger.continue_journal,
+            lambda: ledger.export(tmp_path / "out"),
+        ):
+            with suppress(IndelibleError):
+                act()
+
+
+@pytest.mark.parametrize("table", ["tiles", "trees"])
+def test_15_once_the_tree_is_mended_effects_run_and_are_sealed_again(
+    table: str, store_url: str, tmp_path: Path
+) -> None:
+    """What cannot be read proves no loss, so no stop is written that only a declared loss would end."""
+    migrate(store_url, keys=tmp_path / "keys")
+    place: dict[str, Any] = {"keys": tmp_path / "keys", "seal": False}
+    with Ledger.open(store_url, **place) as ledger:
+        ledger.run(call(1), lambda effect: 1)
+        ledger.seal()
+        key = pinned_key(ledger._engine.store)
+        ledger.run(call(2), lambda effect: 2)
+        ledger._engine.store.journal.integrate("default", 512)
+    database = Database(store_url)
+    rows = database.rows(table)
+    database.replace(table, [] if table == "tiles" else [{**rows[0], "size": 10**12}])
+    with Ledger.open(store_url, **place) as ledger:
+        for act in (lambda: ledger.run(call(3), lambda effect: 3), ledger.seal, ledger.continue_journal):
+            with pytest.raises(JournalError):
+                act()
+    database.replace(table, rows)
+    database.close()
+    with Ledger.open(store_url, **place) as ledger:
+        assert ledger.stopped() is None
+        assert ledger.run(call(3), lambda effect: 3) == 3
+        ledger.seal()
+        assert verify(LiveEvidence(ledger._engine.store, "default"), [key]).verdict == "verified"

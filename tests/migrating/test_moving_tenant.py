@@ -19,7 +19,12 @@ from indelible import Actor, Claimed, Ledger, Succeeded
 from indelible.engine.stops import Stops
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import IllegalMove, KeyUnusable, Misconfigured, SchemaOutdated, SignerRefused, Stopped, StoreError
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
+from indelible.journal.exports.exporting import save_receipt
+from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.writers import VARIABLE
+from indelible.journal.sealing import Sealer
 from indelible.journal.sealing_thread import BEAT_EVERY
 from indelible.migrating.moving import move, move_tenant
 from indelible.stores import secure_rows
@@ -157,6 +162,32 @@ def test_a_tenant_comes_back_to_where_it_was(sqlite_url: str, postgres_url: str,
         ledger.rotate_keys()
         ledger.export(tmp_path / "bundle")
     assert indelible.verify(tmp_path / "bundle", key, after=[head]).verdict == "verified"
+
+
+def test_22_whoever_pinned_a_key_between_moves_verifies_parts_too(
+    sqlite_url: str, postgres_url: str, keys: Path, tmp_path: Path
+) -> None:
+    pinned, verdicts = [filled(sqlite_url, "acme")[0]], {}
+    filled(postgres_url, "globex")
+    where = sqlite_url
+    for number in range(3):
+        old, where = where, (postgres_url, sqlite_url)[number % 2]
+        move_tenant(old, where, "acme", by="ana")
+        with Ledger.open(where, tenant="acme", seal=False) as ledger:
+            done(ledger, f"order-{number}")
+            ledger.seal()
+            pinned.append(ledger._engine.notary.signer().keys(store_of(ledger).origin("acme"))[0].vkey)
+            run, one = tmp_path / f"{number}.zip", tmp_path / f"{number}.tlog-proof"
+            ledger.export(run, run_id=f"order-{number}")
+            (event, *_) = ledger.events(f"order-{number}")
+            save_receipt(ledger.receipt(event), one)
+            for path in (run, one):
+                verdicts |= {(path.name, key): indelible.verify(path, key).verdict for key in pinned}
+            for key in pinned:
+                report = verify(LiveEvidence(store_of(ledger), "acme"), [key])
+                assert report.verdict == "verified", (number, pinned.index(key), report.why)
+    assert pinned[0] == pinned[2] != pinned[1] == pinned[3]
+    assert set(verdicts.values()) == {"verified"}, verdicts
 
 
 def test_65_the_writer_keys_of_a_moved_tenant_are_used_at_once_and_can_be_exported(
@@ -458,3 +489,24 @@ def test_without_the_key_that_signs_nothing_is_handed_over(files: tuple[str, str
     with pytest.raises(KeyUnusable, match="copy that folder"):
         move_tenant(old, new, "acme", by="ana")
     assert not is_stopped_at(old)
+
+
+def test_24_no_rotation_or_other_move_comes_between_while_keys_are_handed_over(
+    files: tuple[str, str], keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(files[0], "acme")
+    with Ledger.open(files[1], seal=False) as ledger:
+        ring = KeyRing.open(store_of(ledger).ledger_name)
+    record, refused = Sealer.record, []
+
+    def tried(self: Sealer, event_type: str, facts: Any) -> int:
+        with pytest.raises(KeyUnusable), ring.rotating():
+            pass
+        refused.append(event_type)
+        return record(self, event_type, facts)
+
+    monkeypatch.setattr(Sealer, "record", tried)
+    move_tenant(*files, "acme", by="ana")
+    assert refused == ["key_rotated"]
+    with ring.rotating():
+        pass

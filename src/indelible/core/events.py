@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from hashlib import sha256
 from json.encoder import encode_basestring
@@ -27,6 +27,8 @@ COMMIT_TAG = b"indelible/commit/v1\0"
 SIGN_TAG = b"indelible/event/v1\0"
 SALT_BYTES = 32
 MOST_BODY_BYTES = 65_535
+# No zone of the world is a whole day away from UTC.
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
 class Head(NamedTuple):
@@ -96,6 +98,14 @@ def event_hash(body: bytes) -> str:
 def signed_message(event_id: str) -> bytes:
     """Gives what a writer signs: the event's hash, under a tag of its own."""
     return SIGN_TAG + bytes.fromhex(event_id)
+
+
+def moment_after(start: datetime, microseconds: int) -> datetime:
+    """Give the moment so long after another; in place of one that no calendar has, the nearest that each zone has."""
+    try:
+        return start + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return _LAST if microseconds > 0 else _FIRST
 
 
 def instant(at: datetime) -> str:

@@ -47,8 +47,9 @@ RIGHT_EVENTS = frozenset(
     | {"delegation_given", "effects_let_go", "effects_stopped", "grant_ended", "invitation_ended", "passkey_added"}
     | {"passkey_removed", "person_disallowed", "person_invited", "person_revoked", "person_signed_in"}
     | {"person_signed_out", "policy_applied", "provider_changed"}
+    | {"hold_lifted", "hold_placed", "key_registered", "key_revoked", "key_rotated", "log_continued"}
 )
-"""Names the events that tell of a right, which need the rights key."""
+"""Names the events that tell of a right, of a legal hold or of the keys that sign, which need the rights key."""
 _USED = frozenset({"before", "uses_left", "version"})
 """What of a grant changes when a call uses it."""
 ENDED = 2**53 - 1

@@ -14,6 +14,7 @@ from indelible.core.approvals.asking import why_altered
 from indelible.core.approvals.edits import changes_in, check_underived, check_whole, holds_mark, place_taken
 from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import (
+    APPROVALS_RUN,
     Delegation,
     Grant,
     GrantTerms,
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
 
     from indelible.core.policy.verdicts import Verdict
 
-APPROVALS_RUN = "indelible:approvals"
 _PAGE = 200
 _MOST_COMPARED = 1000
 _MOST_LISTED = 1000

@@ -11,29 +11,27 @@ import os
 import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Protocol
 
-from indelible.core.commands import Answer, Outrun, Record, Stamp
+from indelible.core.commands import Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json, instant
-from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, Waiting, check_growth
-from indelible.core.journal.merkle import Edge, ReadNode, consistency_proof, inclusion_proof, perfect_subtrees
+from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
+from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, PublicKey, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
 from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_forgery, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
-from indelible.core.macs import Macs
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.unsealed import ToldOf, Unsealed, is_by_holder, reserved_twice
-from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, RecordForged, SignerRefused
-from indelible.journal.keys.rights import newest_told, read_on, told_in
+from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
+from indelible.journal.examining import Examiner, Outgrown
 
 log = logging.getLogger("indelible.journal")
 
@@ -68,15 +66,8 @@ class Sealer:
         self._cosign = cosign
         self._is_moving = is_moving
         self._origin: str | None = None
-        self._edge: Edge | None = None
-        """Is the edge of a tree of which a key holder wrote each entry; None if that is not known of the newest one."""
-        self._told: list[ToldOf] = []
-        """Is what entries of the tree whose head is not signed yet told of rights and budgets."""
-        self._told_before: list[ToldOf] = []
-        """Is what the entries told that the newest signed head covers and the one before it does not."""
-        self._taken_in: Tree | None = None
-        """Is the tree as it was when these were taken into it."""
-        self._has_read_on = False
+        self._made: Examiner | None = None
+        self._is_resuming = False
         self._newest: tuple[str, Note] | None = None
         """Is the head whose signature was checked last."""
 
@@ -121,6 +112,7 @@ class Sealer:
                 if known is None:
                     return self._sign(tree)
                 self._check_is_newest(tree)
+                self._examine(tree, parse_head(known.text))
                 self._keep_rights()
                 return known
             except SignerRefused:
@@ -143,70 +135,86 @@ class Sealer:
         """Takes into the tree what waits now. What comes in meanwhile is left to the next seal: it may never end."""
         waiting = self._journal.waiting(self._tenant)  # first: what is taken in between these two is then counted twice
         goal = self._journal.tree(self._tenant).size + waiting
-        macs = None if self._store.macs is None else self._store.macs(self._tenant)
-        examine = None if macs is None else Unsealed(macs)
-        problems: dict[str, str] = {}
+        examiner = self._examiner
         while waiting:
+            tree = self._journal.tree(self._tenant)
+            if examiner is not None and not examiner.is_at(tree):
+                last = self._last()
+                if not self._is_resuming and not self._begins_with(tree, last):
+                    return  # nothing of it will be signed, and what was remembered is of another tree
+                self._examine(tree, last)
             try:
-                tree = self._journal.integrate(self._tenant, self._journal.most_at_once, examine)
+                grown = self._journal.integrate(self._tenant, self._journal.most_at_once, examiner)
+            except Outgrown:
+                continue
             except (LookupError, ValueError) as problem:  # another program changed the tree's tables
-                raise SignerRefused(
-                    f"the tree of tenant {self._tenant} is not as it was written ({problem}), so nothing is signed; "
-                    "see what was changed: indelible verify. Then restore a backup of the database"
-                ) from problem
-            if macs is not None and examine is not None and tree is not None:
-                problems |= self._take_in(macs, examine, tree)
-            if tree is None or tree.size >= goal:
+                raise _not_as_written(self._tenant, problem) from problem
+            finally:
+                self._stop_for_problems()
+            if examiner is not None and grown is not None:
+                examiner.accept(grown)
+                self._stop_for_problems()
+            if grown is None or grown.size >= goal:
                 break
-        if examine is not None and (problems := problems | examine.problems):
-            self._stop_for(problems)
 
-    def _take_in(self, macs: Macs, examined: Unsealed, tree: Tree) -> dict[str, str]:
-        """Note what was taken into the tree; return which runs took a reservation that another event took."""
-        start = tree.size - len(examined.leaves)
-        edge = self._edge if start else Edge()
-        is_next = edge is not None and edge.size == start
-        self._edge = edge.extended(examined.leaves) if edge is not None and is_next else None
-        self._has_read_on = self._has_read_on and is_next
-        if start == 0 or not (_is_edge_of(self._edge, tree) or self._begins_with(self._taken_in)):
-            self._told, self._told_before = [], []  # the database was set back: what told of them is not there
-        told = told_in(self._store, macs, examined.rights)
-        problems = reserved_twice(told, [*self._told_before, *self._told])
-        self._told += told
-        self._taken_in = tree
-        return problems
-
-    def _begins_with(self, older: Tree | None) -> bool:
-        """Return whether the tree that is here begins with an older one."""
-        if older is None or older.size > self._journal.tree(self._tenant).size:
-            return False
+    def _begins_with(self, tree: Tree, last: TreeHead | None) -> bool:
         try:
-            return _edge_at(_nodes_of(self._journal, self._tenant), older.size).root == older.root
-        except (LookupError, ValueError):  # tiles are gone, and such a tree is not signed
-            return True
+            prove = _prover(self._journal, self._tenant, tree)
+            check_growth(last, TreeHead(self.origin, tree.size, tree.root), prove)
+        except SignerRefused:
+            return False
+        return True
+
+    @property
+    def _examiner(self) -> Examiner | None:
+        """Is what examines the tree; None if rows carry no macs."""
+        macs = None if self._store.macs is None else self._store.macs(self._tenant)
+        if macs is None or self._made is None or self._made.macs is not macs:
+            self._made = None if macs is None else Examiner(self._store, macs)
+        return self._made
+
+    def _examine(self, tree: Tree, signed: TreeHead | None) -> None:
+        """Examine what of the tree was not examined, and stop all effects if it cannot be signed.
+
+        Events are examined when they are taken into the tree. A program without a key can put one there by itself, or
+        change one that was examined. So the root is computed from what was examined.
+        """
+        examiner = self._examiner
+        if examiner is None:
+            return
+        if self._is_resuming:  # what was signed last is lost, and the store has an older head
+            kept = self._kept(tree.size)
+            signed = None if kept is None else parse_head(kept.text)
+            signed = signed if self._begins_with(tree, signed) else None
+        try:
+            examiner.read_on(tree, 0 if signed is None else signed.size)
+        except (Caught, LookupError, ValueError) as problem:
+            what = problem.flaw.what if isinstance(problem, Caught) else f"the tree cannot be read ({problem})"
+            self._stop_for({self._tenant: what})
+            raise SignerRefused(f"{self.origin}: {what}. Restore a backup of the database") from None
+        self._stop_for_problems()
+
+    def _stop_for_problems(self) -> None:
+        examiner = self._examiner
+        if examiner is not None and examiner.problems and not self._is_resuming:
+            self._stop_for(examiner.problems)
+            examiner.problems.clear()
 
     def _stop_for(self, problems: Mapping[str, str]) -> None:
-        """Stop all effects, for the database was changed by a program that has no key."""
-        named = "; ".join(problems[run_id] for run_id in sorted(problems)[:_MOST_NAMED])
-        log.error("%s was changed by a program without keys: %s", self.origin, named)
-        _change_stop(self._store, self._tenant, self._stamp, lambda last, at: stop_of_forgery(last, named, at))
+        """Stop all effects, for the database was changed by a program that has no key.
+
+        The stop is remembered at once: a program that takes it out of the database gains nothing.
+        """
+        named = [problems[run_id] for run_id in sorted(problems)[:_MOST_NAMED]]
+        log.error("%s was changed by a program without keys: %s", self.origin, "; ".join(named))
+        stop = _change_stop(self._store, self._tenant, self._stamp, lambda last, at: stop_of_forgery(last, named, at))
+        if stop is not None and self._store.macs is not None:
+            self._store.macs(self._tenant).newest.keep({STOP_REF: stop.version})
 
     def _keep_rights(self) -> None:
-        """Remember the newest versions of the rights and budgets that signed entries tell of.
-
-        A process that died may have signed what it did not remember. So each process reads on once, and again after
-        another one took something into the tree.
-        """
-        if self._store.macs is None or (self._has_read_on and not self._told):
-            return
-        macs = self._store.macs(self._tenant)
-        try:
-            read = read_on(self._store, macs, is_sealed=True)
-        except RecordForged as problem:
-            self._stop_for({self._tenant: str(problem)})
-            raise
-        macs.newest.keep({**newest_told(self._store, macs, [*self._told, *read.told]), **read.counts})
-        self._told_before, self._told, self._has_read_on = self._told, [], True
+        """Remember what signed entries told of rights, budgets and holds."""
+        if self._examiner is not None:
+            self._examiner.keep()
 
     def record(self, event_type: str, facts: Mapping[str, Any]) -> int:
         """Tells something about the journal in the journal, and gives the event's number in its run."""
@@ -250,19 +258,29 @@ class Sealer:
             self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         if self._store.macs is not None:
             self._store.macs(self._tenant).newest.reset()
-        self.integrate()
-        tree = self._journal.tree(self._tenant)
-        if lost_head(self._store, self._tenant, self._signer) is not None:
-            self._check_writers(tree, None)
-            self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
-        self._sign(tree)
-        _change_stop(
-            self._store,
-            self._tenant,
-            self._stamp,
-            lambda last, at: go_after_loss(last, stop_before(self._store, self._tenant), at),
-        )
+        self._is_resuming = True
+        try:
+            self._tell_keys_again()
+            self.integrate()
+            tree = self._journal.tree(self._tenant)
+            if lost_head(self._store, self._tenant, self._signer) is not None:
+                self._examine(tree, None)
+                self._signer.continue_from(TreeHead(self.origin, tree.size, tree.root))
+            self._sign(tree)
+        finally:
+            self._is_resuming = False
+        before = stop_before(self._store, self._tenant)
+        _change_stop(self._store, self._tenant, self._stamp, lambda last, at: go_after_loss(last, before, at))
+        self._stop_for_problems()
         return lost
+
+    def _tell_keys_again(self) -> None:
+        from indelible.journal.keys.ring import KeyRing
+        from indelible.journal.keys.rotating import tell_again
+
+        ring = getattr(self._signer, "ring", None)
+        if isinstance(ring, KeyRing):
+            tell_again(ring, self)
 
     def lost(self) -> tuple[TreeHead, Tree]:
         """Return the head that was signed and is not here, and the tree that is; raise if nothing is lost."""
@@ -287,9 +305,15 @@ class Sealer:
         # Looked at twice: a whole rotation may fall between reading the head and reading the keys.
         if self._kept() is None:
             with _introducing:
-                if not any(event.type == "key_registered" for event in self.own_events()):
+                if self._signer.last(self.origin) is None and not any(
+                    event.type == "key_registered" for event in self.own_events()
+                ):
                     self.record("key_registered", {"key": self._signer.keys(self.origin)[-1].vkey})
-        elif not self._is_by_our_keys() and not self._is_by_our_keys():
+        elif (
+            not self._is_by_our_keys()
+            and not self._is_by_our_keys()
+            and lost_head(self._store, self._tenant, self._signer) is None  # else it was set back, and signing says so
+        ):
             here = self._signer.keys(self.origin)[0].id.hex()
             raise KeyUnusable(
                 f"{self.origin} is signed by another key than the one here ({here}); copy the folder with its keys "
@@ -348,38 +372,13 @@ class Sealer:
         head = TreeHead(self.origin, tree.size, tree.root)
         check_growth(self._signer.last(self.origin), head, _prover(self._journal, self._tenant, tree))
 
-    def _check_writers(self, tree: Tree, signed: TreeHead | None) -> None:
-        """Refuse a tree with an entry that no key holder wrote, past those that were signed, and stop all effects.
-
-        Events are examined when they are taken into the tree. A program without a key can put one there by itself, or
-        change one that was examined. So the root is computed from what was examined.
-        """
-        if self._store.macs is None or _is_edge_of(self._edge, tree):
-            return
-        self._has_read_on = False
-        try:
-            self._edge = self._examined(self._store.macs(self._tenant), tree, signed)
-        except (Caught, LookupError, ValueError) as problem:
-            what = problem.flaw.what if isinstance(problem, Caught) else f"the tree cannot be read ({problem})"
-            self._stop_for({self._tenant: what})
-            raise SignerRefused(f"{self.origin}: {what}. Restore a backup of the database") from None
-
-    def _examined(self, macs: Macs, tree: Tree, signed: TreeHead | None) -> Edge:
-        """Return a tree's edge; raise `Caught` unless key holders wrote each entry past those that were signed."""
-        size = 0 if signed is None else signed.size
-        edge = _edge_at(_nodes_of(self._journal, self._tenant), size)
-        if signed is not None and edge.root != signed.root:
-            raise Caught("the tree is not what was signed")
-        for start in range(size, tree.size, _PAGE):
-            for entry in self._journal.entries(self._tenant, start, min(_PAGE, tree.size - start)):
-                one = Waiting(entry.run_id, entry.seq, bytes.fromhex(entry.hash), entry.body, entry.mac)
-                if entry.index != edge.size or not is_by_holder(macs, one):
-                    break
-                edge = edge.extended([one.hash])
-        if not _is_edge_of(edge, tree):
-            what = "the tree is not what it was" if edge.size == tree.size else f"entry {edge.size} of the tree is gone"
-            raise Caught(f"{what}, or no holder of the ledger's keys wrote it")
-        return edge
+    def _last(self) -> TreeHead | None:
+        """Return the head that was signed last."""
+        last = self._signer.last(self.origin)
+        if last is None and (kept := self._kept()) is not None:
+            # Its memory is gone. What the store has of it is less, and still rules out most accidents.
+            return parse_head(kept.text)
+        return last
 
     def _check_is_here(self) -> None:
         stop = stop_of(self._store, self._tenant)
@@ -392,13 +391,10 @@ class Sealer:
     def _sign(self, tree: Tree) -> Note:
         self._check_is_here()  # after the tree was read: what is in it then was carried along, so it forks nothing
         head = TreeHead(self.origin, tree.size, tree.root)
-        last = self._signer.last(self.origin)
-        if last is None and (kept := self._kept()) is not None:
-            # Its memory is gone. What the store has of it is less, and still rules out most accidents.
-            last = parse_head(kept.text)
+        last = self._last()
         prove = _prover(self._journal, self._tenant, tree)
         check_growth(last, head, prove)
-        self._check_writers(tree, last)
+        self._examine(tree, last)
         note = self._signer.sign(head, prove)
         at = self._stamp().at
 
@@ -422,14 +418,6 @@ def _is_signed_by(note: Note, key: PublicKey) -> bool:
         return False
 
 
-def _edge_at(read: ReadNode, size: int) -> Edge:
-    return Edge(size, [read(*place) for place in perfect_subtrees(0, size)])
-
-
-def _is_edge_of(edge: Edge | None, tree: Tree) -> bool:
-    return edge is not None and (edge.size, edge.root) == (tree.size, tree.root)
-
-
 def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
     """Gives the way from one event to the newest signed head; raises `NotSealed` when none covers it yet.
 
@@ -443,7 +431,9 @@ def receipt_of(store: Store, tenant: str, run_id: str, seq: int) -> Receipt:
             raise BadCall(f"run {run_id!r} has no event {seq}; see: indelible events {run_id}")
         raise NotSealed(f"event {seq} of run {run_id!r} is under no signed head yet; run: indelible journal seal")
     head = with_rotations(store, tenant, parse_note(newest[0]))
-    proof = inclusion_proof(index, parse_head(head.text).size, _nodes_of(store.journal, tenant))
+    read = node_reader(lambda level, number: store.journal.tile(tenant, level, number))
+    with _readable(tenant):
+        proof = inclusion_proof(index, parse_head(head.text).size, read)
     (entry,) = store.journal.entries(tenant, index, 1)
     return Receipt(index, tuple(proof), head, entry.body)
 
@@ -464,8 +454,8 @@ def with_rotations(store: Store, tenant: str, note: Note) -> Note:
                 facts = event.read()["facts"]
                 if event.type == "key_rotated":
                     lines.append(rotation_line(facts))
-                elif not lines and parse_vkey(facts["key"]).id in signers:
-                    return note  # it was never rotated, and the rest need not be read
+                elif parse_vkey(facts["key"]).id in signers and not (lines or store.events(tenant, STOPS_RUN, -1, 1)):
+                    return note  # it was never rotated, nor stopped to be moved and moved back: the rest is not read
         page = store.events(tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
     return note.with_signatures(lines[-_MOST_LINES:])
 
@@ -485,7 +475,9 @@ def lost_head(store: Store, tenant: str, memory: Memory) -> TreeHead | None:
     tree = store.journal.tree(tenant)  # after it, for what is signed is in the tree before
     try:
         check_growth(last, TreeHead(origin, tree.size, tree.root), _prover(store.journal, tenant, tree))
-    except SignerRefused:
+    except SignerRefused as refused:
+        if refused.__cause__ is not None:  # the tree cannot be read, and that proves no loss: it may be mended
+            raise
         return last
     return None
 
@@ -526,25 +518,43 @@ def stop_if_set_back(store: Store, tenant: str, memory: Memory, stamp: Callable[
 
 def _change_stop(
     store: Store, tenant: str, make_stamp: Callable[[], Stamp], after: Callable[[Stop | None, datetime], Stop | None]
-) -> None:
-    """Write what comes after the stop that stands; nothing may have to be changed."""
-    answer: Answer | None = None
-    while answer is None or isinstance(answer, Outrun):  # by somebody whose word comes first
+) -> Stop | None:
+    """Write what comes after the stop that stands, and return it; None if nothing has to be changed."""
+    while True:
         stamp = make_stamp()
         changed = after(stop_of(store, tenant), stamp.at)
         if changed is None:
-            return
+            return None
         (answer,) = store.apply(tenant, [telling(changed, tenant, stamp)], [None])
+        if not isinstance(answer, Outrun):  # by somebody whose word comes first
+            return changed
 
 
 def _prover(journal: JournalStore, tenant: str, tree: Tree) -> Prove:
     """Gives what proves that a tree begins with an older one."""
-    read = _nodes_of(journal, tenant)
-    return lambda old: consistency_proof(old, tree.size, read)
+    read = node_reader(lambda level, number: journal.tile(tenant, level, number))
+
+    def prove(old: int) -> Sequence[bytes]:
+        with _readable(tenant):
+            return consistency_proof(old, tree.size, read)
+
+    return prove
 
 
-def _nodes_of(journal: JournalStore, tenant: str) -> ReadNode:
-    return node_reader(lambda level, number: journal.tile(tenant, level, number))
+@contextmanager
+def _readable(tenant: str) -> Iterator[None]:
+    """Turn what is missing of a tree's tiles into a problem of the journal."""
+    try:
+        yield
+    except (LookupError, ValueError) as problem:  # another program changed the tree's tables
+        raise _not_as_written(tenant, problem) from problem
+
+
+def _not_as_written(tenant: str, problem: Exception) -> SignerRefused:
+    return SignerRefused(
+        f"the tree of tenant {tenant} is not as it was written ({problem}), so nothing is signed; see what was "
+        "changed: indelible verify. Then restore a backup of the database"
+    )
 
 
 def is_elsewhere(store: Store, tenant: str) -> bool:

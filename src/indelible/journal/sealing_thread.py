@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Protocol
 
-from indelible.errors import IndelibleError, StoreError
+from indelible.errors import IndelibleError, JournalError, StoreError
 
 SEAL_EVERY = timedelta(milliseconds=250)
 BEAT_EVERY = timedelta(minutes=10)
@@ -153,7 +153,8 @@ class SealingThread:
                 self._sealer.heartbeat()
             else:
                 self._sealer.seal()
-        except IndelibleError as problem:
+        except Exception as fault:  # ours as well: the thread has to live on, or nobody seals
+            problem = fault if isinstance(fault, IndelibleError) else _unexpected(fault)
             self._alarm(problem)
             return problem
         if self.problem is not None:
@@ -173,6 +174,10 @@ class SealingThread:
             log.error("the journal has not been sealed for %s: %s", _PATIENCE, problem)
             self._since = 0.0
         self.problem = problem
+
+
+def _unexpected(fault: Exception) -> JournalError:
+    return JournalError(f"{type(fault).__name__}, which nothing should raise; see what was changed: indelible verify")
 
 
 _at_work: weakref.WeakSet[SealingThread] = weakref.WeakSet()

@@ -34,6 +34,7 @@ from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.desk import _person
 from indelible.engine.stops import Stops
 from indelible.errors import BadCall, Misconfigured
+from indelible.journal.examining import take_in_all
 from indelible.journal.keys.files import resolved_keys
 from indelible.journal.keys.places import expected_in, forget_place
 from indelible.journal.keys.writers import key_maker
@@ -268,8 +269,7 @@ def _quiet(store: Store, tenant: str) -> Tree:
     two journals.
     """
     _check_quiet(store, tenant)
-    while store.journal.integrate(tenant, store.journal.most_at_once) is not None:
-        pass
+    take_in_all(store, tenant)
     return store.journal.tree(tenant)
 
 

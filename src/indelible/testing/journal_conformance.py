@@ -16,7 +16,7 @@ from typing import Any
 
 from indelible.core.commands import Claimed, Command, Moved, Record, Recorded
 from indelible.core.events import MOST_BODY_BYTES, commitment, facts_json, signed_message
-from indelible.core.journal.journal import Before, Entry, Tree, Waiting
+from indelible.core.journal.journal import Entry, Places, Tree, Waiting
 from indelible.core.journal.merkle import EMPTY_ROOT, root_of
 from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.tiles import grow, tiles_of
@@ -84,14 +84,17 @@ class JournalConformance(Suite):
         make = Commands(self.tenant())
         shown: list[Waiting] = []
 
-        def examine(waiting: Sequence[Waiting], before: Before) -> set[str]:
+        def examine(waiting: Sequence[Waiting], places: Places) -> set[str]:
             shown.extend(waiting)
-            assert not any(before([(one.run_id, one.seq, "eff_none") for one in waiting]))
+            assert places.index_of("free", 0) == (0 if places.tree.size else None)
+            if places.tree.size:
+                assert places.tile(0, 0)[:32] == bytes.fromhex(entries[0].hash)
             return {one.run_id for one in waiting if one.run_id == "barred"}
 
         with self.opened() as store:
             for run_id in ("free", "barred", "other"):
                 store.apply(make.tenant, [recording(make, run_id=run_id) for _ in range(2)], [None] * 2)
+            entries: list[Entry] = []
             assert store.journal.integrate(make.tenant, 100, examine) is not None
             entries = store.journal.entries(make.tenant, 0, EVERYTHING)
             assert {entry.run_id for entry in entries} == {"free", "other"}

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from indelible.core.batch import Batch
 from indelible.core.commands import Claimed, Record
 from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import stop_after
-from indelible.core.events import Event, Payload, event_hash, facts_json
-from indelible.core.journal.journal import Before, Waiting
-from indelible.core.journal.set_back import stop_of_forgery
-from indelible.core.macs import MAC_BYTES
+from indelible.core.effects.stops import STOP_REF, STOPS_RUN, read_stop, stop_after
+from indelible.core.events import Event, Payload, commitment, event_hash, facts_json
+from indelible.core.journal.journal import JOURNAL_RUN, Waiting
+from indelible.core.journal.set_back import stop_of_forgery, stop_of_set_back
+from indelible.core.macs import MAC_BYTES, Macs
 from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ONE_AT_A_TIME
+from indelible.core.privacy.forgetting import HOLD_PLACED
 from indelible.core.sheets import SheetRef
+from indelible.core.verifying import unsealed
+from indelible.core.verifying.payloads import erased_by
 from indelible.core.verifying.unsealed import (
+    HOLDS,
+    MISSING,
+    READ,
+    TAKEN,
+    Numbers,
     ToldOf,
     Unsealed,
+    believed_holds,
     is_by_holder,
     remembered_in,
-    reserved_twice,
     rights_told,
     versions_to_keep,
 )
+from indelible.errors import RecordForged
 from tests.core.making import NOON, Shelf, charge, charging, finish, open_command, relinquish, stamp
 from tests.core.test_macs import macs
 
@@ -41,14 +53,38 @@ def waiting(event: Event) -> Waiting:
     )
 
 
-def found(*bodies: bytes | None) -> Before:
-    """Find these events before."""
-    return lambda places: [body for _, body in zip(places, bodies, strict=True)]
+class Behind:
+    """Is a database that holds some events and values; those that `sealed` are in the tree."""
+
+    def __init__(
+        self, events: Iterable[Event] = (), payloads: Iterable[Payload] = (), sealed: Iterable[Waiting] = ()
+    ) -> None:
+        self.of_runs: dict[str, list[Event]] = {}
+        for event in events:
+            mac = KEYS.of_event(event.type, event.hash)
+            self.of_runs.setdefault(event.run_id, []).append(replace(event, mac=mac))
+        self.values = [one._replace(mac=KEYS.of_payload(one.run_id, one.seq, one.field, one.value)) for one in payloads]
+        self.tree = {(one.run_id, one.seq): one.hash for one in sealed}
+        self.asked = 0
+
+    def events(self, run_id: str, after: int, limit: int) -> Sequence[Event]:
+        self.asked += 1
+        return [event for event in self.of_runs.get(run_id, []) if event.seq > after][:limit]
+
+    def payloads(self, run_id: str, seqs: Sequence[int]) -> Sequence[Payload]:
+        return [one for one in self.values if one.run_id == run_id and one.seq in seqs]
+
+    def is_in_tree(self, run_id: str, seq: int, hash_: bytes) -> bool:
+        return self.tree.get((run_id, seq)) == hash_
 
 
-def nothing(places: Sequence[tuple[str, int, str]]) -> list[bytes | None]:
-    """Find no event before."""
-    return [None] * len(places)
+def behind(shelf: Any, *sealed: Waiting) -> Behind:
+    """Return what a database holds that kept all that was decided."""
+    return Behind((event for told in shelf.events.values() for event in told), shelf.payloads, sealed)
+
+
+def events_of(shelf: Any) -> list[Waiting]:
+    return [waiting(event) for told in shelf.events.values() for event in told]
 
 
 def lived(shelf: Shelf) -> list[Waiting]:
@@ -56,21 +92,50 @@ def lived(shelf: Shelf) -> list[Waiting]:
     (claimed,) = shelf.apply(open_command()).answers
     assert isinstance(claimed, Claimed)
     shelf.apply(finish(claimed.claim))
-    return [waiting(event) for events in shelf.events.values() for event in events]
+    return events_of(shelf)
 
 
 def test_what_the_rules_made_is_sealed_whole_or_in_parts() -> None:
-    first, last = lived(Shelf())
-    examine = Unsealed(KEYS)
+    shelf = Shelf()
+    first, last = lived(shelf)
     assert is_by_holder(KEYS, last)
-    assert examine([first, last], nothing) == set()
-    assert examine([first], nothing) == set()
-    assert examine([last], found(first.body)) == set()
-    assert not examine.problems
+    whole = Unsealed(KEYS, behind(shelf))
+    assert whole([first, last]) == set()
+    assert whole.leaves == [first.hash, last.hash]
+    assert Unsealed(KEYS, behind(shelf, first))([last]) == set()
+    one_by_one = Unsealed(KEYS, behind(shelf))
+    for one in (first, last):
+        assert one_by_one([one]) == set()
+        one_by_one.accept()
+    assert not whole.problems | one_by_one.problems
+
+
+def test_98_what_is_known_of_earlier_pages_is_not_asked_again() -> None:
+    shelf = Shelf()
+    first, last = lived(shelf)
+    rows = behind(shelf)
+    examine = Unsealed(KEYS, rows)
+    assert examine([first]) == set()
+    examine.accept()
+    assert examine([last]) == set()
+    assert rows.asked == 0
+    assert examine([last]) == set(), "a page that was not accepted is examined anew"
+
+
+def test_98_what_is_known_takes_bounded_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsealed, "_MOST_KNOWN", 0)
+    shelf = Shelf()
+    first, last = lived(shelf)
+    examine = Unsealed(KEYS, behind(shelf, first))
+    other = told_fact(Shelf(), "other", "noted")[1]
+    for page in ([first], [other], [last]):
+        assert examine(page) == set()
+        examine.accept()
 
 
 def test_what_was_changed_is_named_with_its_run_and_the_rest_of_the_run_waits() -> None:
-    first, last = lived(Shelf())
+    shelf = Shelf()
+    first, last = lived(shelf)
     other = lived(Shelf())[0]
     no_event = b'{"v":1}'
     for wrong in (
@@ -82,12 +147,37 @@ def test_what_was_changed_is_named_with_its_run_and_the_rest_of_the_run_waits() 
         first._replace(body=no_event, hash=bytes.fromhex(event_hash(no_event))),
         first._replace(body=b"\xff", hash=bytes.fromhex(event_hash(b"\xff"))),
     ):
-        examine = Unsealed(KEYS)
+        examine = Unsealed(KEYS, behind(shelf))
         assert not is_by_holder(KEYS, wrong)
-        assert examine([wrong, last], nothing) == {first.run_id}
+        assert examine([wrong, last]) == {first.run_id}
         assert f"run {first.run_id}" in examine.problems[first.run_id]
     elsewhere = other._replace(run_id="another")
-    assert Unsealed(KEYS)([elsewhere, first, last], nothing) == {"another"}
+    assert Unsealed(KEYS, behind(shelf))([elsewhere, first, last]) == {"another"}
+
+
+def test_98_an_event_of_another_journal_is_named() -> None:
+    shelf = Shelf()
+    events = lived(shelf)
+    log = shelf.events[events[0].run_id][0].read()["log"]
+    for origin, named in ((log, set()), ("another", {events[0].run_id})):
+        own = Macs(
+            "default", bytes(32), verify=lambda *_: True, sign=None, newest=KEYS.newest, tell=print, origin=origin
+        )
+        page = [one._replace(mac=own.of_event("tool_call_started", one.hash.hex())) for one in events]
+        assert Unsealed(own, behind(shelf))(page) == named
+
+
+def test_98_an_event_is_sealed_after_the_one_before_it_in_its_run_and_never_again() -> None:
+    shelf = Shelf()
+    first, last = lived(shelf)
+    assert Unsealed(KEYS, behind(shelf))([last]) == {first.run_id}, "there is a gap"
+    assert Unsealed(KEYS, behind(shelf))([last, first]) == {first.run_id}, "they changed places"
+    assert Unsealed(KEYS, behind(shelf))([first, first]) == {first.run_id}
+    assert Unsealed(KEYS, behind(shelf, first._replace(hash=bytes(32))))([last]) == {first.run_id}
+    examine = Unsealed(KEYS, behind(shelf, first, last))
+    assert examine([first, last]) == set()
+    examine.accept()
+    assert examine([last]) == {first.run_id}
 
 
 def test_98_a_move_from_a_status_that_was_put_back_is_named() -> None:
@@ -99,33 +189,55 @@ def test_98_a_move_from_a_status_that_was_put_back_is_named() -> None:
     shelf.apply(relinquish(claimed.claim, "in_doubt"))
     shelf.effects = before
     shelf.apply(finish(claimed.claim))
-    events = [waiting(event) for told in shelf.events.values() for event in told]
-    assert Unsealed(KEYS)(events[:2], nothing) == set()
-    assert Unsealed(KEYS)(events, nothing) == {events[0].run_id}
-    assert Unsealed(KEYS)(events[2:], found(events[1].body)) == {events[0].run_id}
-    assert Unsealed(KEYS)(events[1:2], found(b"unreadable")) == {events[0].run_id}, "it begins in the middle"
+    events = events_of(shelf)
+    assert Unsealed(KEYS, behind(shelf))(events[:2]) == set()
+    assert Unsealed(KEYS, behind(shelf))(events) == {events[0].run_id}
+    assert Unsealed(KEYS, behind(shelf, *events[:2]))(events[2:]) == {events[0].run_id}
 
 
-def told_fact(shelf: Shelf, command: Record) -> Waiting:
-    batch: Batch = shelf.apply(command)
-    return waiting(batch.events[0])
+@pytest.mark.parametrize("how", ["gone", "changed", "beyond"])
+def test_98_how_an_effect_stood_is_not_told_by_events_that_were_changed(how: str) -> None:
+    """The column that names its effect, or the whole event, was changed while the next one was examined."""
+    shelf = Shelf()
+    (claimed,) = shelf.apply(open_command()).answers
+    assert isinstance(claimed, Claimed)
+    for number in range(40):
+        told_fact(shelf, claimed.claim.effect.run_id, "noted", number=number)
+    shelf.apply(finish(claimed.claim))
+    *earlier, last = events_of(shelf)
+    rows = behind(shelf, *earlier)
+    assert Unsealed(KEYS, rows)([last]) == set()
+    assert rows.asked > 1, "it looks back page by page"
+    (run,) = rows.of_runs.values()
+    hidden = {"gone": [], "changed": [replace(run[1], body=run[2].body)], "beyond": [replace(run[1], seq=99)]}
+    run[1:2] = hidden[how]
+    assert Unsealed(KEYS, rows)([last]) == {last.run_id}
+
+
+def told_fact(shelf: Shelf, run_id: str, event_type: str, **facts: Any) -> tuple[Batch, Waiting]:
+    said = facts_json(facts)
+    batch = shelf.apply(Record(tenant=DEFAULT_TENANT, run_id=run_id, stamp=stamp(), event_type=event_type, facts=said))
+    return batch, waiting(batch.events[0])
+
+
+def stopped(shelf: Shelf) -> Waiting:
+    before = [read_stop(sheet) for ref, sheet in shelf.sheets.items() if ref == STOP_REF]
+    stop = stop_after(before[0] if before else None, is_in_force=True, by=SYSTEM, at=NOON, reason="a drill")
+    return waiting(shelf.apply(telling(stop, DEFAULT_TENANT, stamp())).events[0])
 
 
 def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered() -> None:
     shelf = Shelf()
-    stop = stop_after(None, is_in_force=True, by=SYSTEM, at=NOON, reason="a drill")
-    right = told_fact(shelf, telling(stop, DEFAULT_TENANT, stamp()))
-    plain = Record(
-        tenant=DEFAULT_TENANT, run_id="r", stamp=stamp(), event_type="artifact_created", facts=facts_json({})
-    )
-    fact = told_fact(shelf, plain)
-    examine = Unsealed(KEYS)
-    assert examine([right, fact], nothing) == set()
-    assert examine.rights == [(right.run_id, right.seq, "stop")]
+    right = stopped(shelf)
+    fact = told_fact(shelf, "r", "noted")[1]
+    examine = Unsealed(KEYS, behind(shelf))
+    assert examine([right, fact]) == set()
+    assert [(one.ref, one.version) for one in examine.told] == [(STOP_REF, 1)]
+    assert examine.counts == {SheetRef(READ, STOPS_RUN): 1}
     of_effects = right._replace(mac=(right.mac or b"")[:MAC_BYTES])
-    assert examine([of_effects], nothing) == {right.run_id}
-    assert rights_told(KEYS, right) == [*examine.rights, (right.run_id, right.seq, "stop")]
-    assert rights_told(KEYS, fact) == []
+    assert examine([of_effects]) == {right.run_id}
+    assert (rights_told(KEYS, right) or {}).keys() == {"stop"}
+    assert rights_told(KEYS, fact) == {}
     assert rights_told(KEYS, of_effects) is None
     assert rights_told(KEYS, right._replace(body=b"{}")) is None
 
@@ -133,9 +245,95 @@ def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered()
 def test_what_is_taken_from_budgets_is_remembered() -> None:
     shelf = Shelf()
     shelf.apply(open_command(verdict=charging(charge())))
-    examine = Unsealed(KEYS)
-    assert examine([waiting(event) for told in shelf.events.values() for event in told], nothing) == set()
-    assert [kind for _, _, kind in examine.rights] == ["charges"]
+    examine = Unsealed(KEYS, behind(shelf))
+    assert examine(events_of(shelf)) == set()
+    assert [one.ref for one in examine.told] == [budget_ref("spend")]
+
+
+@pytest.mark.parametrize("how", ["gone", "changed", "no mac", "another salt"])
+def test_98_a_value_that_tells_of_a_right_is_there_as_it_was_written(how: str) -> None:
+    shelf = Shelf()
+    right = stopped(shelf)
+    rows = behind(shelf)
+    (value,) = (one for one in rows.values if one.field == "stop")
+    changes: dict[str, list[Payload]] = {
+        "gone": [],
+        "changed": [value._replace(value=value.value + b" ")],
+        "no mac": [value._replace(mac=None)],
+        "another salt": [value._replace(salt=bytes(32))],
+    }
+    rows.values = changes[how]
+    examine = Unsealed(KEYS, rows)
+    assert examine([right]) == {right.run_id}
+    assert examine.told == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "is_told"),
+    [
+        ({"basis": "request", "erased": [{"fields": ["stop"], "seq": 0}]}, True),
+        ({"basis": "request", "erased": [{"fields": ["reason"], "seq": 0}]}, False),
+        ({"basis": "request", "erased": [{"fields": "stop", "seq": 0}, 7]}, False),
+        ({"erased": "stop"}, False),
+        ({}, False),
+    ],
+)
+def test_98_a_value_that_an_event_says_was_erased_may_be_gone(facts: dict[str, Any], is_told: bool) -> None:
+    shelf = Shelf()
+    right = stopped(shelf)
+    told_fact(shelf, STOPS_RUN, "payload_erased", **facts)
+    told_fact(shelf, STOPS_RUN, "noted")
+    rows = behind(shelf)
+    rows.values = []
+    assert (Unsealed(KEYS, rows)([right]) == set()) is is_told
+    assert bool(erased_by(facts) & {(0, "stop")}) is is_told
+    rows.of_runs[STOPS_RUN] = [replace(event, mac=None) for event in rows.of_runs[STOPS_RUN]]
+    assert Unsealed(KEYS, rows)([right]) == {STOPS_RUN}, "no key holder said so"
+
+
+def test_98_several_values_of_a_run_may_be_erased() -> None:
+    shelf = Shelf()
+    rights = [stopped(shelf), stopped(shelf)]
+    erased = [{"fields": ["stop"], "seq": seq} for seq in (0, 1)]
+    told_fact(shelf, STOPS_RUN, "payload_erased", basis="request", erased=erased)
+    rows = behind(shelf)
+    rows.values = []
+    assert Unsealed(KEYS, rows)(rights) == set()
+    assert rows.asked == 2, "the run is read once, to its end"
+
+
+def test_98_what_no_verifier_can_follow_is_not_told_of_keys() -> None:
+    shelf = Shelf()
+    beat = told_fact(shelf, JOURNAL_RUN, "journal_heartbeat")[1]
+    writer = {"key": "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", "writer": "a" * 32}
+    good = told_fact(shelf, JOURNAL_RUN, "writer_registered", **{**writer, "key": KEY})[1]
+    late = told_fact(shelf, JOURNAL_RUN, "writer_registered", **{**writer, "key": OTHER_KEY})[1]
+    wrong = told_fact(shelf, JOURNAL_RUN, "log_continued", size=1)[1]
+    rows = behind(shelf, beat, good, late)
+    assert Unsealed(KEYS, rows)([beat, good]) == set()
+    assert Unsealed(KEYS, rows)([late]) == {JOURNAL_RUN}, "a writer has one key"
+    assert Unsealed(KEYS, rows)([wrong]) == {JOURNAL_RUN}
+
+
+KEY = "11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
+OTHER_KEY = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw="
+
+
+def test_98_holds_are_counted_and_believed_with_their_macs_alone() -> None:
+    shelf = Shelf()
+    placed = told_fact(shelf, "r", HOLD_PLACED, hold="h")[1]
+    noted = told_fact(shelf, "r", "noted")[1]
+    rows = behind(shelf)
+    examine = Unsealed(KEYS, rows)
+    assert examine([placed, noted]) == set()
+    assert examine.holds == 1
+    keys = macs()
+    first, other = rows.of_runs["r"]
+    assert believed_holds(keys, [first, other, replace(first, mac=None)]) == [first]
+    keys.newest.note(HOLDS, 1)
+    assert believed_holds(keys, [first]) == [first]
+    with pytest.raises(RecordForged):
+        believed_holds(keys, [other])
 
 
 def test_what_keeps_a_resource_for_one_call_at_a_time_is_not_remembered() -> None:
@@ -146,24 +344,89 @@ def test_what_keeps_a_resource_for_one_call_at_a_time_is_not_remembered() -> Non
     assert versions_to_keep(told, []) == {budget_ref("spend"): 3}
 
 
-def test_98_a_reservation_that_two_events_tell_shows_a_row_that_was_put_back() -> None:
-    def told(kind: str, number: int, run_id: str) -> ToldOf:
-        return ToldOf(SheetRef(kind, "x"), number, run_id, 4)
+def test_98_a_value_of_what_is_signed_takes_no_event_back() -> None:
+    shelf = Shelf()
+    right = stopped(shelf)
+    rows = behind(shelf)
+    rows.values = []
+    examine = Unsealed(KEYS, rows)
+    assert examine([right], is_signed=True) == set()
+    assert (examine.leaves, examine.told) == ([right.hash], [])
+    assert "its stop is gone" in examine.flaws[right.run_id]
+    assert examine([right._replace(mac=None)], is_signed=True) == {right.run_id}
 
-    first = told("budget", 1, "a")
-    others = [told("budget", 2, "b"), told("resource", 1, "c"), told("grant", 1, "d"), told("grant", 1, "e")]
-    assert reserved_twice([first, *others], []) == {}
-    assert reserved_twice([first, told("budget", 1, "b")], []).keys() == {"b"}
-    assert reserved_twice([told("resource", 1, "f")], others).keys() == {"f"}
+
+def test_98_what_is_told_of_a_run_has_the_form_that_verifiers_take() -> None:
+    shelf = Shelf()
+    assert Unsealed(KEYS, behind(shelf))([told_fact(shelf, "r", "run_started", fence="x")[1]]) == {"r"}
 
 
-def test_a_forgery_stops_effects_once_and_leaves_a_stop_that_stands() -> None:
-    stop = stop_of_forgery(None, "event 3 of run r", NOON)
+# Numbers
+
+
+def told(kind: str, number: int, run_id: str = "r") -> ToldOf:
+    return ToldOf(SheetRef(kind, "x"), number, run_id, 4, number)
+
+
+def test_98_a_number_that_two_events_tell_shows_a_row_that_was_put_back() -> None:
+    numbers = Numbers({}, [])
+    assert numbers.take([told(kind, number) for kind in ("budget", "resource", "grant") for number in (1, 2)]) == {}
+    for kind in ("budget", "resource", "grant"):
+        assert numbers.take([told(kind, 2, "b")]).keys() == {"b"}
+    assert numbers.take([told("credential", 1), told("credential", 1), told("budget", 0), told("budget", 0)]) == {}
+
+
+def test_98_a_number_that_comes_late_is_taken_once_in_any_process() -> None:
+    numbers = Numbers({"budget x": 2}, [])
+    assert numbers.take([told("budget", 5), told("budget", 3)]) == {}
+    assert numbers.changed == {
+        SheetRef(TAKEN, "budget x"): 5,
+        SheetRef(MISSING, "budget x 3"): 2,
+        SheetRef(MISSING, "budget x 4"): 1,
+    }
+    again = Numbers({"budget x": 5}, ["budget x 4"])
+    assert again.take([told("budget", 4)]) == {}
+    assert again.take([told("budget", 4, "a"), told("budget", 3, "b"), told("budget", 5, "c")]).keys() == {*"abc"}
+    assert again.changed == {SheetRef(MISSING, "budget x 4"): 2}
+
+
+def test_98_numbers_take_bounded_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unsealed, "_MOST_MISSING", 2)
+    monkeypatch.setattr(unsealed, "_MOST_KNOWN", 2)
+    numbers = Numbers({}, [])
+    assert numbers.take([told("budget", 10**15)]) == {}
+    assert sorted(numbers.changed.values()) == [1, 1, 10**15]
+    for number in range(1, 9):
+        assert numbers.take([told("resource", number)]) == {}
+    assert numbers.take([told("resource", 8, "b")]).keys() == {"b"}
+
+
+# Stopping
+
+
+def test_a_forgery_stops_effects_once_and_whatever_else_stands() -> None:
+    named = ["event 3 of run r", "event 4 of run s"]
+    stop = stop_of_forgery(None, named, NOON)
     assert stop is not None
     assert stop.is_in_force
-    assert "event 3 of run r" in stop.reason
-    assert stop_of_forgery(stop, "event 3 of run r", NOON) is None
-    let_go = stop_after(stop, is_in_force=False, by=SYSTEM, at=NOON, reason="looked at")
-    again = stop_of_forgery(let_go, "event 4 of run r", NOON)
-    assert again is not None
-    assert again.version == let_go.version + 1
+    assert all(one in stop.reason for one in named)
+    assert stop_of_forgery(stop, named, NOON) is None
+    assert stop_of_forgery(stop, named[1:], NOON) is None
+    for last in (
+        stop_after(stop, is_in_force=False, by=SYSTEM, at=NOON, reason="looked at"),
+        stop_after(stop, is_in_force=True, by=replace(SYSTEM, id="ana"), at=NOON, reason=stop.reason),
+        stop_after(stop, is_in_force=True, by=SYSTEM, at=NOON, reason="another forgery"),
+    ):
+        again = stop_of_forgery(last, named, NOON)
+        assert again is not None
+        assert (again.version, again.is_in_force) == (last.version + 1, True)
+    long = stop_of_forgery(None, ["x" * 3000] * 3, NOON)
+    assert stop_of_forgery(long, ["x" * 3000] * 3, NOON) is None
+    assert stop_of_forgery(stop_of_set_back(None, 7, NOON), named, NOON) is None, "its loss comes first"
+
+
+def test_98_a_commitment_binds_a_value_to_its_event() -> None:
+    shelf = Shelf()
+    right = stopped(shelf)
+    (value,) = (one for one in shelf.payloads if one.field == "stop")
+    assert (rights_told(KEYS, right) or {})["stop"] == commitment(value.salt, "stop", value.value)

@@ -24,6 +24,8 @@ from indelible.core.sheets import Sheet, SheetRef, body_of
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
 
+APPROVALS_RUN = "indelible:approvals"
+"""Is the run in which delegations, and the ends of grants, are told."""
 GRANT_TAG = b"indelible/grant/v1\0"
 
 

@@ -55,12 +55,19 @@ class Waiting(NamedTuple):
     mac: bytes | None
 
 
-Before = Callable[[Sequence[tuple[str, int, str]]], Sequence[bytes | None]]
-"""Takes runs, numbers and effects; gives the body of each effect's newest event in the run before that number.
+class Places(NamedTuple):
+    """Says where a tree has its events, as the transaction sees it that takes more events into it."""
 
-Of no effect (an empty text) it gives the newest event that may say how the run stands."""
-Examine = Callable[[Sequence[Waiting], Before], set[str]]
-"""Looks at events that wait, each run's in their order, and names the runs that must not be taken in."""
+    tree: Tree
+    index_of: Callable[[str, int], int | None]
+    """Gives the place of an event by its run and number, or None."""
+    tile: Callable[[int, int], bytes]
+    """Gives a tile by its level and number; raises LookupError when there is none."""
+
+
+Examine = Callable[[Sequence[Waiting], Places], set[str]]
+"""Looks at events that wait, each run's in their order, and at the tree before them; names the runs that must not be
+taken in. It MUST NOT ask the journal otherwise. What it raises ends the transaction."""
 
 
 class JournalStore(Protocol):

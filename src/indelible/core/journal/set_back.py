@@ -6,6 +6,7 @@ calls again that were made. Who signs the journal remembers how far it was, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from indelible.core.effects.effect import SYSTEM
@@ -14,6 +15,7 @@ from indelible.core.moving import is_moved_away
 from indelible.errors import IllegalMove
 
 _SET_BACK = "set back: "
+_LONGEST = 500
 
 
 def stop_of_set_back(last: Stop | None, signed: int, at: datetime) -> Stop | None:
@@ -31,13 +33,19 @@ def stop_of_set_back(last: Stop | None, signed: int, at: datetime) -> Stop | Non
     return stop_after(last, is_in_force=True, by=SYSTEM, at=at, reason=reason)
 
 
-def stop_of_forgery(last: Stop | None, named: str, at: datetime) -> Stop | None:
-    """Return the stop of a ledger in which a program without its keys wrote; None if effects are stopped already."""
-    if last is not None and last.is_in_force:
+def stop_of_forgery(last: Stop | None, named: Sequence[str], at: datetime) -> Stop | None:
+    """Return the stop of a ledger in which a program without its keys wrote; None if the stop that stands says so.
+
+    It takes the place of a person's stop, and of an older row that was put back: what was found is told once, and
+    would be forgotten with `go`. A ledger that was set back is examined again when its loss is declared.
+    """
+    named = [one[:_LONGEST] for one in named]
+    is_said = last is not None and last.by == SYSTEM.id and all(one in last.reason for one in named)
+    if is_set_back(last) or is_moved_away(last) or (last is not None and last.is_in_force and is_said):
         return None
     reason = (
-        f"changed without the keys: {named}. Nothing of these runs is signed. See what else was changed: indelible "
-        "verify; take out what no key holder wrote, or restore a backup; then: indelible go"
+        f"changed without the keys: {'; '.join(named)}. See what else was changed: indelible verify; take out what no "
+        "key holder wrote, or restore a backup; then: indelible go"
     )
     return stop_after(last, is_in_force=True, by=SYSTEM, at=at, reason=reason)
 

@@ -161,7 +161,7 @@ def holds_in(events: Iterable[Event]) -> list[Hold]:
         body = event.read()
         facts = body["facts"]
         place = (event.run_id, facts["hold"])
-        if event.type == HOLD_LIFTED:
+        if body["type"] == HOLD_LIFTED:
             placed.pop(place, None)
         else:
             subject = facts.get("subject")

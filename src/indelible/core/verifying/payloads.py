@@ -33,6 +33,13 @@ def _names_payloads(one: Any) -> bool:
     )
 
 
+def erased_by(facts: Mapping[str, Any]) -> set[tuple[int, str]]:
+    """Name which values a `payload_erased` event says are gone: event and field; what is malformed names none."""
+    named = facts.get("erased")
+    found = [one for one in named if _names_payloads(one)] if type(named) is list else []
+    return {(one["seq"], name) for one in found for name in one["fields"]}
+
+
 def _is_written_right(name: str, value: bytes) -> bool:
     """Say whether a value is written in its one way; a key is a hash, and the name of a side effect bare text."""
     if name == "key":

@@ -64,7 +64,7 @@ class RunLives:
             if not _SHEETS.isdisjoint(fact.commits):
                 raise Caught(f"{fact.type} tells of no run, and commits to one or to a checkpoint")
             return
-        _check_form(fact)
+        check_form(fact)
         course = self._course(fact, gaps)
         if course.lost_at is not None and (fact.type, fact.seq) != (RESUMED, course.lost_at + 1):
             raise Caught("the run lost its driver, and the next event does not tell who took it over")
@@ -114,7 +114,8 @@ def status_of_run(before: str, fact: FactBody) -> str:
     return after
 
 
-def _check_form(fact: FactBody) -> None:
+def check_form(fact: FactBody) -> None:
+    """Raise unless what is told of a run says in clear, and commits to, what belongs there."""
     form = form_of(fact.type, fact.facts)
     if not fits(fact.facts, form.facts):
         raise Caught(f"{fact.type} says {', '.join(form.facts) or 'nothing'} in clear, each in its own way")

@@ -31,6 +31,7 @@ from indelible.core.privacy.forgetting import (
 )
 from indelible.core.sheets import SheetFilter
 from indelible.core.verifying.moves import ADOPTED
+from indelible.core.verifying.unsealed import believed_holds
 from indelible.errors import IllegalMove, OnHold
 from indelible.journal.erasures.grant_states import grants_told_at, states_of
 
@@ -75,8 +76,13 @@ class Erasable:
     # Why not
 
     def holds(self) -> list[Hold]:
-        """Lists the holds that stand."""
-        return holds_in(self._store.forgetting.holds(self._tenant))
+        """Lists the holds that stand.
+
+        Raises:
+            RecordForged: The record lacks an event that placed or lifted one.
+        """
+        events = self._store.forgetting.holds(self._tenant)
+        return holds_in(events if self._store.macs is None else believed_holds(self._store.macs(self._tenant), events))
 
     def hold_on(self, run_id: str) -> Hold | None:
         """Gives the hold on a run, if there is one."""

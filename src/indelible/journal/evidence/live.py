@@ -97,6 +97,8 @@ class LiveEvidence(Evidence):
         # After those that wait, so that one which is taken into the tree meanwhile is not missed.
         for start in range(signed, journal.tree(self._tenant).size, _PAGE):
             entries = journal.entries(self._tenant, start, _PAGE)
+            if not entries:  # the tree says that it has more
+                return False
             places |= {(entry.run_id, entry.seq): entry.hash for entry in entries}
         try:
             return all(self._is_by_holder(macs, *place, hash_) for place, hash_ in places.items())

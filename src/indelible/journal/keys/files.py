@@ -190,8 +190,11 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
-    """Keeps every other thread and process out of a folder; ends with the process, however that ends."""
+def locked(folder: Path, patience: float = PATIENCE, why: str = "") -> Iterator[None]:
+    """Keeps every other thread and process out of a folder; ends with the process, however that ends.
+
+    `why` is what `KeyUnusable` says if one of them does not end in time.
+    """
     make_private_folder(folder)
     path = folder / "lock"
     try:
@@ -199,7 +202,7 @@ def locked(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
     except OSError as problem:
         raise KeyUnusable(f"{path} cannot be opened: {problem.strerror}; is the folder yours to write?") from problem
     try:
-        _wait_for(descriptor, path, patience)
+        _wait_for(descriptor, path, patience, why)
         try:
             yield
         finally:
@@ -208,12 +211,13 @@ def locked(folder: Path, patience: float = PATIENCE) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _wait_for(descriptor: int, path: Path, patience: float) -> None:
+def _wait_for(descriptor: int, path: Path, patience: float, why: str) -> None:
     until, pause = time.monotonic() + patience, 0.0005
     while not file_lock.take(descriptor):
         if time.monotonic() > until:
             raise KeyUnusable(
-                f"another process has held {path} for {patience:g} s; see which, and why it hangs: fuser -v "
+                why
+                or f"another process has held {path} for {patience:g} s; see which, and why it hangs: fuser -v "
                 f"{shlex.quote(str(path))}"
             )
         time.sleep(pause)

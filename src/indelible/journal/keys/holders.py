@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from indelible.errors import KeyUnusable
 
 
 class KeyHolder(Protocol):
@@ -31,6 +35,9 @@ class SigningKeys(Protocol):
 
 class Ring(SigningKeys, Protocol):
     """Is a set of keys that can change."""
+
+    def rotating(self) -> AbstractContextManager[None]:
+        """Keeps everybody else from rotating these keys; MUST raise `KeyUnusable` while somebody else does."""
 
     def begin_rotation(self) -> tuple[KeyHolder, KeyHolder]:
         """Makes a next key, or finds the one that a rotation left behind; gives the old and the new holder."""
@@ -80,6 +87,17 @@ class MemoryRing:
         # In the order they were made; the last one or two sign.
         self._held: list[KeyHolder] = [HeldKey.fresh()]
         self._is_rotating = False
+        self._rotating = threading.Lock()
+
+    @contextmanager
+    def rotating(self) -> Iterator[None]:
+        """Keeps every other thread from rotating these keys; raises `KeyUnusable` while another one does."""
+        if not self._rotating.acquire(blocking=False):
+            raise KeyUnusable("another thread rotates these keys now; nothing was changed")
+        try:
+            yield
+        finally:
+            self._rotating.release()
 
     def holders(self) -> Sequence[KeyHolder]:
         """Gives the current key, and the next one while a rotation is under way."""

@@ -3,36 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from indelible.core.approvals.grants import APPROVALS_RUN
 from indelible.core.effects.calls import OWN_RUNS
+from indelible.core.effects.stops import STOPS_RUN
 from indelible.core.events import Event
-from indelible.core.journal.journal import Waiting
+from indelible.core.journal.journal import JOURNAL_RUN, Waiting
 from indelible.core.macs import RIGHTS, Known, Macs
+from indelible.core.people.credentials import CREDENTIALS_RUN
+from indelible.core.people.person import PEOPLE_RUN
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter, SheetRef
-from indelible.core.verifying.unsealed import Told, ToldOf, remembered_in, rights_told, versions_to_keep
+from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.unsealed import READ, ToldOf, Values, rights_told, versions_to_keep
 from indelible.errors import RecordForged
+from indelible.journal.tenant_rows import TenantRows
 
-_READ = "read"
-"""Is the kind of what says how many events of a run were read."""
+_OF_RIGHTS = (JOURNAL_RUN, STOPS_RUN, CREDENTIALS_RUN, PEOPLE_RUN, APPROVALS_RUN)
 _PAGE = 500
 _FEW = 16
-
-
-def told_in(store: Store, macs: Macs, told: Sequence[Told]) -> list[ToldOf]:
-    """Return what some values told of rights and budgets."""
-    wanted = set(told)
-    seqs: dict[str, set[int]] = {}
-    for run_id, seq, _ in told:
-        seqs.setdefault(run_id, set()).add(seq)  # an event may tell of several: its values are read once
-    return [
-        one
-        for run_id in seqs
-        for payload in store.payloads(macs.tenant, run_id, sorted(seqs[run_id]))
-        if (run_id, payload.seq, payload.field) in wanted and macs.is_of_payload(payload)
-        for one in remembered_in(payload)
-    ]
 
 
 def newest_told(store: Store, macs: Macs, found: Sequence[ToldOf]) -> Known:
@@ -43,40 +32,44 @@ def newest_told(store: Store, macs: Macs, found: Sequence[ToldOf]) -> Known:
     return versions_to_keep(found, rows)
 
 
-class Read(NamedTuple):
-    """Is what the ledger's own runs told of rights since they were looked at last, and how far they were read."""
-
-    told: list[ToldOf]
-    counts: dict[SheetRef, int]
-
-
-def read_on(store: Store, macs: Macs, *, is_sealed: bool) -> Read:
-    """Read on where the memory of newest versions ends; if `is_sealed`, no further than to events that are sealed.
+def read_on(store: Store, macs: Macs) -> list[ToldOf]:
+    """Return what the ledger's own runs told of rights past what is remembered, also in events that wait.
 
     Raises:
-        RecordForged: Events are gone, or no holder of the ledger's keys wrote them.
+        RecordForged: Events are gone, or no holder of the ledger's keys wrote them or what they tell.
     """
-    told: list[Told] = []
-    counts: dict[SheetRef, int] = {}
+    found: list[ToldOf] = []
+    values = Values(macs, TenantRows(store, macs.tenant))
     for run_id, count, last in _own_runs(store, macs.tenant):
-        ref = SheetRef(_READ, run_id)
-        number = macs.newest.version(ref)
+        number = macs.newest.version(SheetRef(READ, run_id))
+        told: list[tuple[Waiting, dict[str, str]]] = []
         for event in _events(store, macs.tenant, run_id, number):
-            if is_sealed and store.journal.index_of(macs.tenant, run_id, event.seq) is None:
-                break
             waiting = Waiting(run_id, event.seq, bytes.fromhex(event.hash), event.body, event.mac)
-            found = rights_told(macs, waiting)
-            if event.seq != number or found is None or (event.seq == count - 1 and event.hash != last):
+            commits = rights_told(macs, waiting)
+            if event.seq != number or commits is None or (event.seq == count - 1 and event.hash != last):
                 raise _forged(run_id)
-            told += found
+            told += [(waiting, commits)] if commits else []
             number += 1
-        if number < count and not is_sealed:
+        if number < count:
             raise _forged(run_id)
-        counts[ref] = number
-    return Read(told_in(store, macs, told), counts)
+        try:
+            for start in range(0, len(told), _PAGE):
+                values.load((run_id, one.seq) for one, _ in told[start : start + _PAGE])
+                for one in told[start : start + _PAGE]:
+                    found += values.told(*one)
+        except Caught:
+            raise _forged(run_id) from None
+    return found
 
 
 def _own_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the ledger's own runs with what is kept as their ends, also those that are not listed."""
+    listed = {run[0]: run for run in _listed_runs(store, tenant)}
+    for run_id in sorted({*listed, *_OF_RIGHTS}):
+        yield listed.get(run_id, (run_id, 0, ""))
+
+
+def _listed_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:
     after = OWN_RUNS
     while page := store.journal.runs(tenant, after, _FEW):
         for run in page:

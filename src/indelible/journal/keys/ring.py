@@ -6,6 +6,7 @@
     revoked-<id>.pem    never signs again
     heads/              what was signed last (see `signer`)
     lock                is held by whoever changes the folder
+    rotating/lock       is held during a whole rotation
 
 Each change is one rename, so that a crash leaves the ring as it was or as it should be.
 """
@@ -36,6 +37,8 @@ from indelible.journal.keys.holders import KeyHolder
 from indelible.journal.keys.pem import Passphrase, StoredKey, given_passphrase, new_key, read_key, unlock
 
 log = logging.getLogger("indelible.journal")
+
+_ELDEST = datetime.min.replace(tzinfo=UTC)
 
 Status = Literal["current", "next", "retired", "revoked"]
 
@@ -95,8 +98,7 @@ class KeyRing:
         found = [*(self._found(path.stem) for path in gone), following, current]
         keys = {key.id: key for key in found if key is not None}  # mid-change a key has two files: the last one holds
         order = ("current", "next", "retired", "revoked")
-        eldest = datetime.min.replace(tzinfo=UTC)
-        return sorted(keys.values(), key=lambda key: (order.index(key.status), key.created or eldest, key.id))
+        return sorted(keys.values(), key=lambda key: (order.index(key.status), key.created or _ELDEST, key.id))
 
     def current(self) -> RingKey | None:
         """Gives the key that signs, None when there never was one; raises `KeyUnusable` when it went missing."""
@@ -138,6 +140,18 @@ class KeyRing:
                 return self._unlock(key)
         return None
 
+    def successors(self, raw: bytes | None) -> list[KeyHolder]:
+        """Gives the holder of a key that has signed, or of the first, and of each key that followed it.
+
+        It gives none if the key is not of this ring.
+
+        Keys that were revoked are among them: what they signed of who follows them, they sign again to the same bytes.
+        """
+        signed = [key for key in self.all_keys() if key.status != "next"]
+        signed.sort(key=lambda key: (key.status == "current", key.created or _ELDEST))
+        place = next((place for place, key in enumerate(signed) if raw in (None, key.raw)), len(signed))
+        return [self._unlock(key) for key in signed[place:]]
+
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def create(self, tenant: str = DEFAULT_TENANT) -> RingKey:
@@ -155,6 +169,16 @@ class KeyRing:
             vkey,
         )
         return made
+
+    @contextmanager
+    def rotating(self, patience: float = 0) -> Iterator[None]:
+        """Keeps every other process from rotating these keys; raises `KeyUnusable` while another one does.
+
+        It is another lock than that of the folder, which whoever signs takes meanwhile.
+        """
+        why = f"another process rotates the keys of {self.folder} now; nothing was changed. See: indelible keys list"
+        with locked(self.folder / "rotating", patience, why):
+            yield
 
     def begin_rotation(self) -> tuple[KeyHolder, KeyHolder]:
         """Makes a next key, or finds the one that a rotation left behind; gives the old and the new holder."""

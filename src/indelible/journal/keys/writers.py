@@ -21,6 +21,7 @@ from indelible.core.journal.notes import log_name
 from indelible.core.macs import KEY_BYTES, Macs, derived_key
 from indelible.core.ports import Begin, Store
 from indelible.errors import KeyUnusable
+from indelible.journal.examining import Examiner
 from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
 from indelible.journal.keys.newest import NewestVersions
 from indelible.journal.keys.places import expected_in, remember_place
@@ -92,7 +93,8 @@ class WriterKeys:
     def note_rights(self, tenant: str) -> None:
         """Note once how new each right of a tenant is, so that an older row put back gives nothing.
 
-        The folder says how far the record was read. Without it, as on a machine that has exported keys, all is read.
+        The folder says how far the record was read. Without it, as on a machine that has exported keys, all of the
+        ledger's own runs is read, and nothing of budgets and grants.
 
         Raises:
             RecordForged: Events that told of rights are gone.
@@ -100,7 +102,9 @@ class WriterKeys:
         if self._store is None or tenant in self._noted:
             return
         macs = self(tenant)
-        for ref, version in newest_told(self._store, macs, read_on(self._store, macs, is_sealed=False).told).items():
+        if self._ring is not None:
+            Examiner(self._store, macs).note(self._store.journal.tree(tenant))
+        for ref, version in newest_told(self._store, macs, read_on(self._store, macs)).items():
             macs.newest.note(ref, version)
         self._noted.add(tenant)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from indelible.core.journal.journal import Examine, Tree, Waiting
+from indelible.core.journal.journal import Examine, Places, Tree, Waiting
 from indelible.core.journal.merkle import EMPTY_ROOT
-from indelible.core.journal.tiles import Growth, grow
+from indelible.core.journal.tiles import Growth, ReadTile, grow
 from indelible.errors import OutcomeUnknown, StoreUnavailable
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.connections import Lost, Session
@@ -44,7 +44,7 @@ class Integration:
         tree = self._lock(session, until)
         limit, self._limit = self._limit, min(self._most, max(min(self._limit, _MOST_AGAIN) // 4, _LEAST))
         waiting = self._take(session, limit, until)
-        named = self._examined(session, waiting, until)
+        named = self._examined(session, tree, waiting, until)
         if named:  # what waits is taken again, without these
             self._barred |= named
             session.command(ROLLBACK, until)
@@ -95,21 +95,22 @@ class Integration:
             for row in range(found.ntuples)
         ]
 
-    def _examined(self, session: Session, waiting: list[Waiting], until: float) -> set[str]:
-        def before(places: Sequence[tuple[str, int, str]]) -> list[bytes | None]:
-            run_ids, seqs, effect_ids = zip(*places, strict=True)
-            values = {"run_ids": wire.words(run_ids), "seqs": wire.bigints(seqs), "effect_ids": wire.words(effect_ids)}
-            found = _run(session, "events_before", {"tenant": self._tenant.encode(), **values}, until)
-            return [found.get_value(row, 0) for row in range(found.ntuples)]
+    def _examined(self, session: Session, tree: Tree, waiting: list[Waiting], until: float) -> set[str]:
+        def index_of(run_id: str, seq: int) -> int | None:
+            return index_from(_run(session, "leaf_of", place_of(self._tenant, run_id, seq), until))
 
-        return set() if self._examine is None or not waiting else self._examine(waiting, before)
+        places = Places(tree, index_of, self._tiles(session, until))
+        return set() if self._examine is None or not waiting else self._examine(waiting, places)
 
-    def _grow(self, session: Session, tree: Tree, waiting: list[Waiting], until: float) -> Tree:
+    def _tiles(self, session: Session, until: float) -> ReadTile:
         def read_tile(level: int, number: int) -> bytes:
             place = {"tenant": self._tenant.encode(), "level": wire.bigint(level), "number": wire.bigint(number)}
             return tile_from(_run(session, "tile", place, until), level, number)
 
-        growth = grow(tree.size, [one.hash for one in waiting], read_tile)
+        return read_tile
+
+    def _grow(self, session: Session, tree: Tree, waiting: list[Waiting], until: float) -> Tree:
+        growth = grow(tree.size, [one.hash for one in waiting], self._tiles(session, until))
         _run(session, "grow_tree", self._values(tree, waiting, growth), until)
         return Tree(growth.size, growth.root)
 
@@ -141,6 +142,17 @@ def tree_from(found: pq.abc.PGresult) -> Tree | None:
     assert size is not None
     assert root is not None
     return Tree(wire.read_bigint(size), root)
+
+
+def place_of(tenant: str, run_id: str, seq: int) -> Named:
+    """Locates an event for `leaf_of`."""
+    return {"tenant": tenant.encode(), "run_id": run_id.encode(), "seq": wire.bigint(seq)}
+
+
+def index_from(found: pq.abc.PGresult) -> int | None:
+    """Reads a row of `leaf_of`; None when there is none."""
+    leaf = found.get_value(0, 0) if found.ntuples else None
+    return None if leaf is None else wire.read_bigint(leaf)
 
 
 def tile_from(found: pq.abc.PGresult, level: int, number: int) -> bytes:

@@ -17,7 +17,7 @@ from indelible.errors import StoreUnavailable
 from indelible.stores.postgres import wire
 from indelible.stores.postgres.connections import Line, Lost, Rejected
 from indelible.stores.postgres.driver import pq
-from indelible.stores.postgres.integration import Integration, tile_from, tree_from
+from indelible.stores.postgres.integration import Integration, index_from, place_of, tile_from, tree_from
 from indelible.stores.postgres.statements import SQL
 from indelible.stores.postgres.trouble import Patience, patiently
 
@@ -102,9 +102,7 @@ class PostgresJournal:
 
     def index_of(self, tenant: str, run_id: str, seq: int) -> int | None:
         """Finds an event's place."""
-        place = {"tenant": tenant.encode(), "run_id": run_id.encode(), "seq": wire.bigint(seq)}
-        leaf = self._value("leaf_of", place)
-        return None if leaf is None else wire.read_bigint(leaf)
+        return index_from(self._run("leaf_of", place_of(tenant, run_id, seq)))
 
     def keep_head(self, tenant: str, head: TreeHead, note: str, at: datetime) -> None:
         """Keeps a signed head."""

@@ -621,23 +621,6 @@ FROM taken LEFT JOIN LATERAL (
 ) AS e ON %(is_examined)s::boolean
 ORDER BY taken.run_id, taken.seq
 
--- name: events_before
--- The newest event of each of some effects before a number; null if there is none. Of no effect: the newest one that
--- may say how the run stands. Refusals, erasures, holds and exports say nothing of that.
-SELECT e.body
-FROM unnest(%(run_ids)s::text[], %(seqs)s::bigint[], %(effect_ids)s::text[])
-    WITH ORDINALITY AS place (run_id, seq, effect_id, number)
-LEFT JOIN LATERAL (
-    SELECT body FROM indelible_events
-    WHERE tenant = %(tenant)s::text AND run_id = place.run_id AND seq < place.seq
-        AND CASE WHEN place.effect_id <> '' THEN effect_id = place.effect_id
-            ELSE effect_id IS NULL
-                AND type NOT IN ('policy_checked', 'payload_erased', 'hold_placed', 'hold_lifted', 'packet_exported')
-        END
-    ORDER BY seq DESC LIMIT 1
-) AS e ON true
-ORDER BY place.number
-
 -- name: grow_tree
 -- The tree after it has grown: the places of events, tiles that are new or wider, size and root.
 WITH placed AS (

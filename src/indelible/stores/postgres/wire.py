@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from struct import Struct
 
+from indelible.core.events import moment_after
+
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -43,7 +45,7 @@ def read_bigint(raw: bytes) -> int:
 
 def read_timestamptz(raw: bytes) -> datetime:
     """Reads a moment."""
-    return EPOCH + timedelta(microseconds=int.from_bytes(raw, "big", signed=True))
+    return moment_after(EPOCH, int.from_bytes(raw, "big", signed=True))
 
 
 def read_record(raw: bytes) -> list[bytes | None]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any, TypeVar
 
 import apsw
 
-from indelible.core.journal.journal import Entry, Examine, Tree, Waiting
+from indelible.core.journal.journal import Entry, Examine, Places, Tree, Waiting
 from indelible.core.journal.merkle import EMPTY_ROOT
 from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.tiles import grow
@@ -66,8 +66,7 @@ class SqliteJournal:
     def index_of(self, tenant: str, run_id: str, seq: int) -> int | None:
         """Finds an event's place."""
         with self._reading() as connection:
-            found: Any = connection.execute(SQL["leaf_of"], (tenant, run_id, seq)).fetchone()
-        return None if found is None else int(found[0])
+            return _index_of(connection, tenant, run_id, seq)
 
     def keep_head(self, tenant: str, head: TreeHead, note: str, at: datetime) -> None:
         """Keeps a signed head."""
@@ -107,28 +106,27 @@ class SqliteJournal:
 
 
 def _integrate(connection: apsw.Connection, tenant: str, most: int, examine: Examine | None) -> Tree | None:
-    def before(places: Sequence[tuple[str, int, str]]) -> list[bytes | None]:
-        found: list[Any] = [
-            connection.execute(SQL["event_before"], (tenant, run_id, seq, effect_id)).get
-            if effect_id
-            else connection.execute(SQL["run_event_before"], (tenant, run_id, seq)).get
-            for run_id, seq, effect_id in places
-        ]
-        return found
+    tree = tree_of(connection, tenant)
 
+    def index_of(run_id: str, seq: int) -> int | None:
+        return _index_of(connection, tenant, run_id, seq)
+
+    def tile(level: int, number: int) -> bytes:
+        return _tile(connection, tenant, level, number)
+
+    places = Places(tree, index_of, tile)
     barred: set[str] = set()
     while True:
         words: dict[str, Any] = {"tenant": tenant, "most": most, "barred": json.dumps(sorted(barred))}
         waiting: Any = connection.execute(SQL["take_pending"], words).fetchall()
         if not waiting:
             return None
-        named = set() if examine is None else examine([Waiting(*row[1:]) for row in waiting], before)
+        named = set() if examine is None else examine([Waiting(*row[1:]) for row in waiting], places)
         if not named:
             break
         barred |= named
-    size = tree_of(connection, tenant).size
-    growth = grow(size, [row[3] for row in waiting], lambda level, number: _tile(connection, tenant, level, number))
-    leaves = [(tenant, size + place, *row[1:4]) for place, row in enumerate(waiting)]
+    growth = grow(tree.size, [row[3] for row in waiting], tile)
+    leaves = [(tenant, tree.size + place, *row[1:4]) for place, row in enumerate(waiting)]
     execute_rows(connection, SQL["insert_leaves"], leaves)
     for (level, number), hashes in growth.tiles.items():
         connection.execute(SQL["put_tile"], (tenant, level, number, hashes))
@@ -141,6 +139,11 @@ def tree_of(connection: apsw.Connection, tenant: str) -> Tree:
     """Read a tenant's tree."""
     found: Any = connection.execute(SQL["tree"], (tenant,)).fetchone()
     return Tree(0, EMPTY_ROOT) if found is None else Tree(int(found[0]), found[1])
+
+
+def _index_of(connection: apsw.Connection, tenant: str, run_id: str, seq: int) -> int | None:
+    found: Any = connection.execute(SQL["leaf_of"], (tenant, run_id, seq)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def _tile(connection: apsw.Connection, tenant: str, level: int, number: int) -> bytes:

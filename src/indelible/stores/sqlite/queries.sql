@@ -260,18 +260,6 @@ FROM indelible_pending p
 LEFT JOIN indelible_events e ON e.tenant = p.tenant AND e.run_id = p.run_id AND e.seq = p.seq
 WHERE p.tenant = :tenant AND p.run_id NOT IN (SELECT value FROM json_each(:barred)) ORDER BY p.rowid LIMIT :most
 
--- name: event_before
--- The newest event of an effect before a number.
-SELECT body FROM indelible_events
-WHERE tenant = ? AND run_id = ? AND seq < ? AND effect_id = ? ORDER BY seq DESC LIMIT 1
-
--- name: run_event_before
--- The newest event before a number that may say how a run stands. Refusals, erasures, holds and exports say nothing of that.
-SELECT body FROM indelible_events
-WHERE tenant = ? AND run_id = ? AND seq < ? AND effect_id IS NULL
-    AND type NOT IN ('policy_checked', 'payload_erased', 'hold_placed', 'hold_lifted', 'packet_exported')
-ORDER BY seq DESC LIMIT 1
-
 -- name: drop_pending
 -- Events that were integrated, up to the last one.
 DELETE FROM indelible_pending

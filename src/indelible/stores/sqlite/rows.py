@@ -7,7 +7,7 @@ from typing import Any
 
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
-from indelible.core.events import Event, Payload
+from indelible.core.events import Event, Payload, moment_after
 from indelible.core.macs import Macs
 from indelible.core.ports import Outline
 
@@ -24,7 +24,7 @@ def micros(at: datetime) -> int:
 
 def moment(number: int) -> datetime:
     """Gives the moment so many microseconds after 1970."""
-    return _EPOCH + timedelta(microseconds=number)
+    return moment_after(_EPOCH, number)
 
 
 def place(ref: Ref) -> tuple[str, str, bytes]:
