@@ -255,6 +255,18 @@ def test_a_worker_uses_votes_and_grants_and_adds_none() -> None:
         worker.of_sheet(approval("approved"), replace(voted, body=None))
 
 
+def test_37_a_used_approval_keeps_its_signature_and_needs_none() -> None:
+    """So a worker without the rights key can give it back if its handler did nothing."""
+    worker, approved, used = macs(has_rights=False), written(macs(), approval()), approval("consumed")
+    consumed = written(worker, used, approved)
+    assert checked(worker, consumed) == consumed
+    assert checked(macs(), written(worker, approval(), consumed)).body is not None, "it is given back"
+    unsigned = written(worker, used)
+    assert checked(worker, unsigned) == unsigned
+    with pytest.raises(KeyUnusable):
+        written(worker, approval(), unsigned)
+
+
 def test_a_grant_is_used_up_and_never_filled_again() -> None:
     whole, worker = macs(), macs(has_rights=False)
     given = written(whole, grant(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from math import inf, nan
 from types import MappingProxyType
 from typing import Any, get_args
 
@@ -109,6 +110,9 @@ def test_no_attempt_at_all_is_refused() -> None:
     assert Retry(on=(OSError,), attempts=1).attempts == 1
     with pytest.raises(BadCall, match="at least 1"):
         Retry(on=(OSError,), attempts=0)
+    for words in ({"multiplier": nan}, {"multiplier": inf}, {"multiplier": -2}, {"backoff": timedelta(days=-1)}):
+        with pytest.raises(BadCall):
+            Retry(on=(OSError,), **words)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -117,6 +121,9 @@ def test_no_attempt_at_all_is_refused() -> None:
         {"side_effect": "harmless"},
         {"approval": "maybe"},
         {"on_crash": "ignore"},
+        {"wait": nan},
+        {"wait": inf},
+        {"lease": timedelta.max},
         {"lease": timedelta(0)},
         {"lease": timedelta(seconds=-1)},
         {"timeout": timedelta(0)},

@@ -258,7 +258,7 @@ class Retry:
         if self.attempts < 1:
             raise BadCall("Retry.attempts counts the first attempt too, so it is at least 1")
         try:
-            pauses = [self.pause_after(1), self.pause_after(self.attempts)]
+            pauses = [self.pause_after(attempt) for attempt in (1, 2, self.attempts)]
         except (OverflowError, ValueError, TypeError):
             pauses = [timedelta.max]
         if not all(timedelta(0) <= pause <= _LONGEST for pause in pauses):
