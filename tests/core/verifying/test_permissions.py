@@ -578,3 +578,9 @@ def test_a_revocation_that_leaves_the_person_in_is_caught() -> None:
 def test_98_a_number_is_there_once_in_whatever_order_numbers_come() -> None:
     numbers = Numbers()
     assert [numbers.add(one) for one in (2, 1, 4, 2, 4, 3, 1, 5)] == [True, True, True, False, False, True, False, True]
+
+
+def test_98_a_reservation_that_is_told_twice_is_caught() -> None:
+    index = STORY.index("approval_requested")
+    twice = b'[["spend","1","90",3600000000,7],["spend","1","90",3600000000,7]]'
+    assert "reservation 7 of spend" in caught(*STORY.retold(index, "charges", lambda value: twice)).flaw.what
