@@ -20,7 +20,7 @@ import pytest
 
 from indelible import Ledger, migrate
 from indelible.core.journal.notes import Note, parse_note
-from indelible.errors import JournalError
+from indelible.errors import JournalError, SignerRefused
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.journal.exports.exporting import export, save_receipt
@@ -270,3 +270,43 @@ def test_68_a_rotation_that_the_old_key_did_not_sign_leads_nowhere(
         assert standalone(tmp_path / "run", keys[0]) == 1
         changed(list(note.signatures))
     assert verify(tmp_path / "run", [keys[0]]).verdict == "verified"
+
+
+@pytest.mark.parametrize("first", ["default", "other"], ids=["one tenant", "another tenant goes on first"])
+def test_68_a_rotation_is_refused_before_it_begins_where_a_loss_is_not_declared(
+    store_url: str, own_keys: Path, first: str
+) -> None:
+    """It wrote a rotation that did not follow the lost one, and no key verified the journal any more."""
+    migrate(store_url)
+    place: dict[str, Any] = {"url": store_url, "seal": True}
+    backup = Backup(store_url)
+    with Ledger.open(**place) as ledger, Ledger.open(**place, tenant="other") as other:
+        for one in (ledger, other):
+            one.run(call("charge", "order-1", n=1), lambda effect: 1)
+            one.seal()
+        pinned = [key_of(ledger)]
+    backup.make()
+    with Ledger.open(**place) as ledger:
+        ledger.rotate_keys()
+        ring: Any = ledger._engine.notary._ring()
+        (retired,) = [key.id for key in ring.all_keys() if key.status == "retired"]
+        pinned.append(key_of(ledger))
+    backup.put_back()
+    if first == "other":
+        with Ledger.open(**place, tenant="other") as other:
+            other.continue_journal()
+    with Ledger.open(**place, tenant=first) as ledger:
+        with pytest.raises(SignerRefused):
+            ledger.rotate_keys()
+        with pytest.raises(SignerRefused):
+            ledger.revoke_key(retired)
+    for tenant in {"default", "other"} - {first} | {"default"}:
+        with Ledger.open(**place, tenant=tenant) as ledger:
+            ledger.continue_journal()
+    with Ledger.open(**place) as ledger:
+        ledger.run(call("charge", "order-1", n=2), lambda effect: 1)
+        ledger.rotate_keys()
+        ledger.seal()
+        for key in [*pinned, key_of(ledger)]:
+            report = verify(LiveEvidence(ledger._engine.store, ledger.tenant), [key])
+            assert report.verdict == "verified", report.why
