@@ -64,15 +64,17 @@ class Bank:
 
 
 @asynccontextmanager
-async def connected(ledger: AsyncLedger, bank: Bank, way: str, terms: Any) -> AsyncIterator[Client]:
+async def connected(
+    ledger: AsyncLedger, bank: Bank, way: str, terms: Any, run: str = "order-1"
+) -> AsyncIterator[Client]:
     """Connect to a bank, by a proxy or under `instrument()`."""
     async with Client(bank.server) as plain:
         if way == "instrument":
-            with instrument(ledger, terms=terms), ledger.in_run("order-1"):
+            with instrument(ledger, terms=terms), ledger.in_run(run):
                 yield plain
             return
         words: dict[str, Any] = {"server": bank.name} if way == "named" else {}
-        async with Client(ledger_proxy(ledger, plain, run="order-1", terms=terms, **words)) as behind:
+        async with Client(ledger_proxy(ledger, plain, run=run, terms=terms, **words)) as behind:
             yield behind
 
 
@@ -91,6 +93,25 @@ async def test_91_an_approval_of_one_server_is_not_spent_at_another(ledger: Asyn
         await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)
     assert (one.paid, other.paid) == (0, 0)
     assert len(await ledger.approvals(status="pending")) == 1
+
+
+@pytest.mark.parametrize("way", ["instrument", "named", "proxy"])
+@pytest.mark.parametrize("words", [{}, {"scope": "orders"}], ids=["plain", "scope"])
+async def test_91_a_fork_replays_the_calls_of_a_server(ledger: AsyncLedger, way: str, words: dict[str, Any]) -> None:
+    """A range whose name held the run's was in no fork: each call was refused as one that is not on the record."""
+    bank, other, terms = Bank("bank-a"), Bank("bank-b"), {"pay": {**PAYS, **words}}
+    async with ledger.start_run("order-1", agent="clerk", intent="pay"), connected(ledger, bank, way, terms) as client:
+        first = await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)
+    fork = await ledger.fork_run("order-1")
+    again = await ledger.fork_run(fork.id)
+    for run in (fork.id, again.id):
+        async with connected(ledger, bank, way, terms, run) as client:
+            told = await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)
+            assert (told.is_error, told.content[0]) == (False, first.content[0])
+        if way != "proxy":
+            async with connected(ledger, other, way, terms, run) as client:
+                assert (await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)).is_error
+    assert (bank.paid, other.paid) == (1, 0)
 
 
 @pytest.mark.parametrize("way", ["instrument", "named"])

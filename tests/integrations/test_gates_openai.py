@@ -284,8 +284,8 @@ async def test_f1_a_server_that_is_set_to_retry_later_is_refused_when_it_is_call
     assert (paid.exists(), plain.effects()) == (False, [])
 
 
-async def paid_at(ledger: Ledger, server: MCPServerStdio, call_id: str) -> Any:
-    with ledger.in_run("order-1"):
+async def paid_at(ledger: Ledger, server: MCPServerStdio, call_id: str, run: str = "order-1") -> Any:
+    with ledger.in_run(run):
         return await Runner.run(Agent(name="clerk", model=calling("pay", call_id), mcp_servers=[server]), "go")
 
 
@@ -311,6 +311,16 @@ async def test_91_calls_of_two_mcp_servers_are_two_calls(plain: Ledger, tmp_path
                 await paid_at(plain, one, call_id)
                 await paid_at(plain, other, call_id)
     assert [len((tmp_path / name).read_text().splitlines()) for name in "ab"] == [1, 1]
+
+
+async def test_91_a_fork_replays_the_calls_of_an_mcp_server(plain: Ledger, tmp_path: Path) -> None:
+    with instrument(plain, terms={"pay": PAYS}):
+        async with bank(tmp_path / "a", name="bank-a") as server:
+            with plain.start_run("order-1", agent="clerk", intent="pay"):
+                first = outputs(await paid_at(plain, server, "call_Xa"))
+            fork = plain.fork_run("order-1")
+            assert outputs(await paid_at(plain, server, "call_Xa", fork.id)) == first
+    assert len((tmp_path / "a").read_text().splitlines()) == 1
 
 
 # The tool's own question, after the ledger's

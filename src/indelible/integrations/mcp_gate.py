@@ -82,7 +82,7 @@ class _Asked(NamedTuple):
 
     def mark(self, call: ToolCall) -> str:
         """Return what the record says of this question, so that every process knows it again."""
-        known_by = (call.scope, call.turn, call.resource, call.call_id if call.dedupe == "call" else None)
+        known_by = (call.scope, call.part, call.turn, call.resource, call.call_id if call.dedupe == "call" else None)
         return f"question {hash_of([call.tool, call.args, call.schema, *known_by, *self])[:32]}"
 
 
