@@ -231,7 +231,7 @@ class Terms:
 
         Raises:
             NameTaken: The arguments have a name that the framework supplies.
-            BadCall: The arguments do not fit the tool, or lack what its terms name.
+            BadCall: The arguments do not fit the tool, have no recorded form, or lack what its terms name.
         """
         check_tool_name(named.tool)
         words = self._of(named.tool)
@@ -240,6 +240,7 @@ class Terms:
         if taken:
             raise NameTaken(f"{named.tool}: {', '.join(sorted(taken))} is supplied by the program; leave it out")
         args = {**said, **named.injected}
+        encode(args, root="args", is_whole=True)  # the model hears of what has no recorded form
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
         if identity.get("dedupe") == OCCURRENCE:
             identity |= _counted(named)
