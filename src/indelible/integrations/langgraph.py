@@ -291,11 +291,11 @@ def note_provider_tools(watch: Watch, request: Any) -> None:
         request: A `ModelRequest` of LangChain. Tools may be bound to its model, too.
     """
     given = [one for one in request.tools or () if isinstance(one, Mapping)]
-    bound_to_it = [(one, getattr(one, "kwargs", None)) for one in _bindings(request.model)]
+    bound_to_it = [(one, getattr(one, "kwargs", None)) for one in bindings(request.model)]
     watch.note(NAME, PROVIDER_TOOLS, hosted_in({"tools": given}, request.model_settings, *bound_to_it))
 
 
-def _bindings(model: Any) -> Iterator[Any]:
+def bindings(model: Any) -> Iterator[Any]:
     """Yield a model and what it is bound to, from the outside."""
     while model is not None:
         yield model
