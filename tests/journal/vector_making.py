@@ -313,6 +313,9 @@ FINE: dict[str, Change] = {
     "fine: a run with a quote in its name": lambda book: [
         event.update(run='a "run"\\\n') for event in book.events if event["run"] == "run-2"
     ],
+    "fine: a run with letters of an escape after a backslash": lambda book: [
+        event.update(run="C:\\udata") for event in book.events if event["run"] == "run-2"
+    ],
     "fine: a type that nobody knows": put(13, type="acme_thing", run="acme", seq=0, facts={"x": [None, True, -7]}),
     "fine: a fact nested 64 deep": lambda book: book.events[13].update({"type": "acme_thing", RAW: _nested}),
     "fine: a large number in clear": put(13, type="acme_thing", run="acme", seq=0, facts={"x": 2**53 - 1}),
@@ -408,6 +411,22 @@ def keys() -> Iterator[Vector]:
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+def encrypted(content: bytes) -> bytes:
+    return b'{"$encrypted":"%s"}' % b64encode(content)
+
+
+TAGGED = {
+    "$int": b"9007199254740993",
+    "$decimal": b"1.1",
+    "$datetime": b"2028-02-29T12:00:00Z",
+    "$date": b"2028-02-29",
+    "$time": b"23:59:59.500000",
+    "$duration": b"-1",
+    "$uuid": b"00112233-4455-6677-8899-aabbccddeeff",
+    "$bytes": b"/w==",
+    "$redacted": b"ab" * 32,
+    "$encrypted": b64encode(b"\x01" + b"\xff" * 52),
+}
 CANONICAL = {
     "a space": b'{"amount": 5}',
     "members in another order": b'{"b":1,"a":2}',
@@ -440,6 +459,12 @@ CANONICAL = {
     "bytes that are no base64": b'{"$bytes":"?"}',
     "a mark that is short": b'{"$redacted":"ab"}',
     "a tag with a number": b'{"$int":5}',
+    "lists 65 deep": b"[" * 65 + b"]" * 65,
+    "a tag that is no value inside of 64 lists": b"[" * 64 + b'{"$decimal":"1.10"}' + b"]" * 64,
+    "a decimal of a larger exponent than there is": b'{"$decimal":"1E+1000000000000000000"}',
+    "encrypted, too short": encrypted(b"\x01" + b"\xff" * 51),
+    "encrypted, of another version": encrypted(b"\x02" + b"\xff" * 52),
+    "half a letter after a backslash": b'{"a":"\\\\\\ud800"}',
 }
 ALSO_CANONICAL = {
     "a fraction": b'{"a":0.1}',
@@ -453,6 +478,17 @@ ALSO_CANONICAL = {
     "a name with a dollar": b'{"$$int":"5"}',
     "every escape": b'{"a":"\\u0001\\b\\t\\n\\f\\r\\"\\\\"}',
     "bare text": b'"x"',
+    "lists 64 deep": b"[" * 64 + b"]" * 64,
+    "a decimal of the largest exponent": b'{"$decimal":"1E+999999999999999999"}',
+    "letters of an escape after a backslash": b'{"C:\\\\udata":"\\\\ud800"}',
+    **{
+        f"encrypted, of a holder that begins with {first}": encrypted(bytes([1, first]) + bytes(51))
+        for first in (0, 15, 16, 127, 128, 255)
+    },
+    **{
+        f"{tag} inside of 64 lists": b"[" * 64 + b'{"%s":"%s"}' % (tag.encode(), text) + b"]" * 64
+        for tag, text in TAGGED.items()
+    },
 }
 
 

@@ -69,7 +69,7 @@ var verifier = (function(exports) {
 	function readCanonical(text) {
 		try {
 			const value = JSON.parse(text);
-			return canonical(value) === text && !/\\u[dD]/.test(text) ? { value } : null;
+			return canonical(value) === text && !/\\u[dD]/.test(text.replaceAll("\\\\", "")) ? { value } : null;
 		} catch {
 			return null;
 		}
@@ -90,8 +90,10 @@ var verifier = (function(exports) {
 		$uuid: (text) => /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text),
 		$bytes: (text) => new RegExp(`^${BASE64}$`).test(text),
 		$redacted: (text) => /^[0-9a-f]{64}$/.test(text),
-		$encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && text.startsWith("AQ") === atob(text).startsWith("") && atob(text).length >= 53 && atob(text).startsWith("")
+		$encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && atob(text).length >= 53 && atob(text).startsWith("")
 	};
+	var LARGEST_EXPONENT = 10n ** 18n - 1n;
+	var SMALLEST_LAST = -2n * 10n ** 18n + 3n;
 	function isDuration(microseconds) {
 		const day = 86400000000n;
 		return microseconds >= -999999999n * day && microseconds < 1000000000n * day;
@@ -99,11 +101,11 @@ var verifier = (function(exports) {
 	/** Decimals have no zeros at their end, and an exponent only to save more than 20 zeros. */
 	function isDecimal(text) {
 		if (text === "0") return true;
-		const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]*)$/.exec(text);
+		const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]{0,18})$/.exec(text);
 		if (scientific) {
-			const digits = 1 + (scientific[2]?.length ?? 0);
-			const point = Number(`${scientific[3]}${scientific[4]}`) + 1;
-			return point - digits > 20 || point < -20;
+			const exponent = BigInt(`${scientific[3]}${scientific[4]}`);
+			const last = exponent - BigInt(scientific[2]?.length ?? 0);
+			return (last > 20n || exponent < -21n) && exponent <= LARGEST_EXPONENT && last >= SMALLEST_LAST;
 		}
 		if (/^-?[1-9][0-9]*$/.test(text)) return /^-?[0-9]*?[1-9]0{0,20}$/.test(text);
 		return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text);
@@ -121,10 +123,10 @@ var verifier = (function(exports) {
 	function isForm(value, levels) {
 		if (typeof value === "number") return Number.isFinite(value);
 		if (typeof value !== "object" || value === null) return true;
-		if (levels === 0) return false;
-		if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1));
 		const members = Object.entries(value);
 		if (isTagged(value)) return members.every(([tag, text]) => typeof text === "string" && TAGS[tag](text));
+		if (levels === 0) return false;
+		if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1));
 		return members.every(([name, one]) => (!name.startsWith("$") || name.startsWith("$$")) && isForm(one, levels - 1));
 	}
 	var rules_default = {
@@ -2997,6 +2999,7 @@ var verifier = (function(exports) {
 	}
 	exports.checkRecord = checkRecord;
 	exports.checkSignature = checkSignature;
+	exports.isRecorded = isRecorded;
 	exports.readRecord = readRecord;
 	exports.textOf = textOf;
 	exports.toHex = toHex;
