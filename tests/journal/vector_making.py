@@ -13,10 +13,12 @@ import zipfile
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.rotation import rotation_facts
 from indelible.core.journal.tiles import pack_entries, unpack_entries
 from indelible.core.values.canonical import decode, encode
@@ -45,6 +47,7 @@ from tests.journal.vector_books import (
     relabelled,
     rotated,
     sealed,
+    signed,
 )
 
 WHERE = Path(__file__).parents[2] / "src/indelible/testing/record/vectors.json.gz"
@@ -591,20 +594,32 @@ def heads() -> Iterator[Vector]:
     yield vector("older: kept under another size", "calls", _moved(whole, "heads/6", "heads/7"), forms=BUNDLES)
     cut_off = sealed(book.told(cut(13)), heads=HEADS)
     longer = whole["checkpoint"].decode()
-    yield vector("kept head: of a longer journal", "calls", cut_off, after=(longer,), forms=(*BUNDLES, "ndjson"))
-    yield vector("kept head: this one", "calls", whole, GOOD, after=(longer,), forms=(*BUNDLES, "ndjson"))
+    kept = (*BUNDLES, "ndjson", "log")
+    yield vector("kept head: of a longer journal", "calls", cut_off, after=(longer,), forms=kept)
+    yield vector("kept head: this one", "calls", whole, GOOD, after=(longer,), forms=kept)
     older = whole["heads/6"].decode()
-    yield vector("kept head: an older one", "calls", whole, GOOD, after=(older,), forms=(*BUNDLES, "ndjson"))
+    yield vector("kept head: an older one", "calls", whole, GOOD, after=(older,), forms=kept)
     rewritten = sealed(book.told(put(1, at="2030-01-01T00:00:00.000000Z")))
-    yield vector("kept head: of another history", "calls", rewritten, after=(older,), forms=(*BUNDLES, "ndjson"))
-    yield vector(
-        "kept head: of another tenant",
-        "calls",
-        whole,
-        OPEN,
-        after=(foreign["checkpoint"].decode(),),
-        forms=(*BUNDLES, "ndjson"),
-    )
+    yield vector("kept head: of another history", "calls", rewritten, after=(older,), forms=kept)
+    # A browser remembers by the name of the journal, so it compares no head of another.
+    other_tenant = (foreign["checkpoint"].decode(),)
+    yield vector("kept head: of another tenant", "calls", whole, OPEN, after=other_tenant, forms=(*BUNDLES, "ndjson"))
+    # A loss that was declared: of 20 entries, which began with other ones from the sixth on
+    lost, other_root = sha256(b"lost").digest(), sha256(b"other").digest()
+    facts = {"lost": {"root": b64encode(lost).decode(), "size": 20}, "size": 5}
+    declared = sealed(book.told(put(13, type="log_continued", facts=facts)))
+    for name, size, root, expected in (
+        ("the last one of it", 20, lost, OPEN),
+        ("of its size, with another root", 20, other_root, BAD),
+        ("of a longer journal than it", 21, lost, BAD),
+        ("larger than the journal is now", 19, other_root, OPEN),
+        ("smaller than the journal is now", 6, other_root, OPEN),
+        ("where the journal went on from", 5, other_root, BAD),
+        ("before the journal went on", 4, other_root, BAD),
+    ):
+        head = str(signed(TreeHead(LOG, size, root), FIRST))
+        for told, files, verdict in (("", declared, expected), (", not declared", whole, BAD)):
+            yield vector(f"kept head: lost{told}, {name}", "calls", files, verdict, after=(head,), forms=kept)
 
 
 def _empty() -> bytes:

@@ -2557,6 +2557,7 @@ var verifier = (function(exports) {
 	/** Collects what a journal says about its own keys, and tells whose signature a head needs. */
 	var KeyChain = class {
 		origin;
+		continuations = [];
 		#rotations = [];
 		#revoked = /* @__PURE__ */ new Map();
 		#writers = /* @__PURE__ */ new Map();
@@ -2573,7 +2574,7 @@ var verifier = (function(exports) {
 				const [key, size] = [await keyIn(facts.key), sizeOf(facts.size)];
 				const raw = toHex(key.publicKey);
 				this.#revoked.set(raw, Math.min(size, this.#revoked.get(raw) ?? size));
-			} else if (type === "log_continued") checkContinued(facts);
+			} else if (type === "log_continued") this.continuations.push(continuationOf(index, facts));
 			else if (type === "writer_registered") this.#register(facts);
 		}
 		async #rotate(index, facts) {
@@ -2627,12 +2628,17 @@ var verifier = (function(exports) {
 		if (typeof vkey !== "string") throw new Caught("a key is written as a text");
 		return parseKey(vkey);
 	}
-	function checkContinued({ lost, size }) {
-		sizeOf(size);
-		if (!isObject(lost) || Object.keys(lost).sort().join() !== "root,size" || rootOf(lost.root).length !== 32) throw new Caught("a continuation names size and root of what was lost");
-		sizeOf(lost.size);
+	function continuationOf(index, { lost, size }) {
+		if (!isObject(lost) || Object.keys(lost).sort().join() !== "root,size" || strictBase64(lost.root, "the lost root").length !== 32) throw new Caught("a continuation names size and root of what was lost");
+		return {
+			index,
+			size: sizeOf(size),
+			lost: {
+				size: sizeOf(lost.size),
+				root: lost.root
+			}
+		};
 	}
-	var rootOf = (root) => strictBase64(root, "the lost root");
 	// src/record/examination.ts
 	/** Examines a journal's entries one after the other: their form, the rules, the keys, the values. */
 	/** Takes in entries in their order; throws `Caught` at the first that is not as it should be. */
