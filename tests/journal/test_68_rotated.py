@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -29,6 +26,7 @@ from indelible.journal.exports.standalone import standalone_verifier
 from indelible.runs.packets import check_packet
 from indelible.stores.remote import RemoteStore
 from tests.journal.exported import call, key_of, store_of
+from tests.journal.in_node import in_node
 from tests.journal.tampering import Database
 from tests.journal.test_set_back import Backup
 from tests.lending import lent_folder
@@ -128,21 +126,14 @@ def test_68_zips_packets_and_reports_do_too(rotated: tuple[Ledger, list[str]], s
             assert standalone(path, key) == 0, name
         check_packet(packet, key)
     reports = [tmp_path / f"{name}.html" for name in files]
-    assert in_node(reports, keys) == ["verified"] * len(reports) * len(keys)
+    assert verdicts_of(reports, keys) == ["verified"] * len(reports) * len(keys)
     stranger = keys[0][:-4] + "AAA="
-    assert "verified" not in in_node(reports, [stranger])
+    assert "verified" not in verdicts_of(reports, [stranger])
 
 
-def in_node(reports: list[Path], keys: list[str]) -> list[str]:
+def verdicts_of(reports: list[Path], keys: list[str]) -> list[str]:
     """Return the verdict of each report's own verifier with each key, from one process."""
-    node = shutil.which("node")
-    if node is None:
-        assert os.environ.get("INDELIBLE_BROWSER") != "required", "reports are judged by Node"
-        pytest.skip("reports are judged by Node, and there is none")
-    done = subprocess.run(
-        [node, "-e", _JUDGE, *map(str, reports)], input=json.dumps(keys), capture_output=True, text=True, check=True
-    )
-    found: list[str] = json.loads(done.stdout)
+    found: list[str] = in_node(_JUDGE, *map(str, reports), given=keys)
     return found
 
 
