@@ -158,6 +158,32 @@ async def agrees(ctx: Any, params: Any) -> types.ElicitResult:
     return types.ElicitResult(action="accept", content={"decision": "approve"})
 
 
+@pytest.mark.parametrize("answer", [types.ErrorData(code=-32601, message="no forms here"), types.EmptyResult()])
+async def test_91_a_client_that_cannot_answer_a_form_is_told_that_the_call_waits(
+    ledger: AsyncLedger, answer: Any
+) -> None:
+    bank = Bank("bank-a")
+
+    async def cannot(ctx: Any, params: Any) -> Any:
+        return answer
+
+    async with (
+        Client(bank.server) as upstream,
+        Client(
+            ledger_proxy(ledger, upstream, run="order-1", terms={"pay": ASKS}),
+            mode="legacy",
+            elicitation_callback=cannot,
+        ) as client,
+    ):
+        told = await client.call_tool("pay", {"amount": 5})
+        (asked,) = await ledger.approvals(status="pending")
+        assert told.is_error
+        assert asked.id in str(told.content)
+        await approve(ledger)
+        assert not (await client.call_tool("pay", {"amount": 5})).is_error
+    assert bank.paid == 1
+
+
 @pytest.mark.parametrize("redact", [[], ["args.pin"], ["args.pin", "args.card"]], ids=["plain", "part", "all"])
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy", "terminal"])
 async def test_91_an_approved_read_runs_when_it_is_called_again(

@@ -258,7 +258,10 @@ class McpGate:
             return types.InputRequiredResult(input_requests={approval.id: asks}, request_state=state)
         if not _can_ask(ctx):
             return waits(approval)
-        answer = await ctx.session.elicit_form(words, schema, related_request_id=ctx.request_id)
+        try:
+            answer = await ctx.session.elicit_form(words, schema, related_request_id=ctx.request_id)
+        except (MCPError, ValueError):  # the client answers with an error, or with what is no answer
+            return waits(approval)
         return await self._counted(approval, digest, answer)
 
     async def _counted(self, approval: Approval, digest: str | None, answer: Any) -> Answer | None:
