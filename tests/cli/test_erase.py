@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indelible import Ledger
+from indelible import Ledger, MayHaveHappened
 from tests.cli.conftest import Cli, call, lose
 
 CANARY = "CANARY-cli"
@@ -16,7 +16,7 @@ def paid(ledger_url: str) -> str:
     with Ledger.open(ledger_url, subject="args.customer") as ledger:
         for customer in ("ada", "bob"):
             ledger.run(call("pay", customer=customer, note=CANARY), lambda effect: CANARY)
-        with pytest.raises(Exception, match="went dead"):
+        with pytest.raises(MayHaveHappened, match="went dead"):
             ledger.run(call("pay", customer="eve"), lose)
     return ledger_url
 

@@ -26,7 +26,7 @@ from indelible.http.aiohttp import idempotency
 from indelible.http.httpx import AsyncIdempotencyTransport as AsyncHttpxTransport
 from indelible.http.httpx import IdempotencyTransport as HttpxTransport
 from indelible.http.requests import IdempotencyAdapter
-from tests.http.clients import OURS, RETRYING, Post
+from tests.http.clients import LOST, OURS, RETRYING, Post
 from tests.http.provider import Provider
 from tests.http.test_lost_answers import DOORS
 from tests.waiting import PATIENCE, eventually, refusing
@@ -50,7 +50,7 @@ def test_a_connection_that_is_refused_sends_nothing_and_the_next_call_runs_freel
         with refusing() as port:
             where = [f"http://127.0.0.1:{port}/v1/charges", f"{provider.url}/v1/charges"]
             call = DOORS[door](ledger, partial(_post_to_next, post, where), marks_sending=True)
-            with pytest.raises(Exception) as caught:
+            with pytest.raises(LOST) as caught:
                 call(case, 5)
         found = ledger.effects(run_id=case)[0].status, len(provider.charges)
         assert found == ("ready", 0), (case, caught.value)
@@ -68,7 +68,7 @@ def test_an_answer_that_is_lost_is_no_proof_although_the_tool_marks(ledger: Ledg
         provider.always = word
         where = [f"{provider.url}/v1/charges"]
         call = DOORS["tool"](ledger, partial(_post_to_next, post, where), marks_sending=True)
-        with pytest.raises(Exception):  # noqa: B017
+        with pytest.raises(LOST):
             call(f"{name}: {word}", 5)
         assert ledger.effects(run_id=f"{name}: {word}")[0].status == "in_doubt", (name, word)
     assert len(provider.charges) == 3 * len(OURS)
@@ -84,7 +84,7 @@ def test_a_refused_connection_after_an_earlier_request_of_the_attempt_leaves_dou
                 post(f"{provider.url}/v1/charges", {"amount": amount})
                 post(f"http://127.0.0.1:{port}/v1/receipts", {"amount": amount})
 
-            with pytest.raises(Exception):  # noqa: B017
+            with pytest.raises(LOST):
                 DOORS["tool"](ledger, handler, marks_sending=True)(name, 5)
             assert ledger.effects(run_id=name)[0].status == "in_doubt", name
     assert len(provider.charges) == len(OURS)
@@ -105,7 +105,7 @@ def test_a_connection_that_is_refused_when_a_client_sends_again_leaves_doubt(
         real(self, where)
 
     monkeypatch.setattr(socket.socket, "connect", connect)
-    with pytest.raises(Exception):  # noqa: B017
+    with pytest.raises(LOST):
         run(ledger, lambda effect: OURS[name](f"{provider.url}/v1/charges", {"amount": 5}))
     monkeypatch.undo()
     assert (status(ledger), len(provider.charges), len(refused)) == ("in_doubt", 1, 2)
