@@ -392,10 +392,13 @@ def test_the_versions_are_those_that_the_extras_ask_for() -> None:
 
 def test_what_it_says_to_write_by_hand_can_be_written() -> None:
     """Not every framework is installed here, so the adapters are read and not loaded."""
+    told = 0
     for known in FRAMEWORKS:
         source = (ROOT / "src" / Path(*known.adapter.split("."))).with_suffix(".py").read_text()
         for name in re.findall(r"\bLedger\w+", known.by_hand):
             assert f"class {name}" in source, known.name
+            told += 1
+    assert told >= len(FRAMEWORKS) // 2
 
 
 @pytest.mark.parametrize(
