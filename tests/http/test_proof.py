@@ -208,6 +208,24 @@ def test_requests_marks_when_it_has_a_connection(
     assert seen == [False]
 
 
+def test_an_answer_that_a_proxy_loses_is_no_proof_although_the_tool_marks(ledger: Ledger, provider: Provider) -> None:
+    """The provider plays the proxy: it is handed the whole address, does the deed, and hangs up."""
+    provider.always = "swallow"
+
+    def handler(effect: RunningEffect) -> Any:
+        with requests.Session() as session:
+            session.mount("http://", IdempotencyAdapter())
+            asked = {"json": {"amount": 5}, "timeout": PATIENCE, "proxies": {"http": provider.url}}
+            return session.post("http://payments.example/v1/charges", **asked).json()
+
+    with pytest.raises(LOST):
+        run(ledger, handler)
+    assert (status(ledger), len(provider.charges)) == ("in_doubt", 1)
+    with pytest.raises(EffectInDoubt):
+        run(ledger, handler)
+    assert len(provider.charges) == 1
+
+
 def test_aiohttp_marks_when_it_has_a_connection(quick: Ledger, provider: Provider) -> None:
     seen: list[bool] = []
     traces = aiohttp.TraceConfig()

@@ -24,11 +24,14 @@ from tests.commit import COMMIT
 from tests.mutants.imported import REPORT, SOURCE
 from tests.mutants.planted import BUGS, Bug
 from tests.mutants.planting import PACKAGE, REPO, changed, copy_of_everything
+from tests.waiting import PATIENCE
 
 NOTICED_BY = Path(__file__).with_name("noticed_by.json")
 """Names the test that notices each bug. `--record` writes it."""
-_ALONE = 120
+_ALONE = 90
 """The time limit of one test, in seconds: a test that hangs names itself."""
+_PATIENCE = 30.0
+"""How long tests in the copy wait for a state: a bug that forgets to wake somebody has to be told soon."""
 _NOT_FOUND = (4, 5)
 """Exit codes of pytest: a named test is not there, or no test was collected."""
 _WIDE = ("tests/browser/", "tests/chaos/", "tests/frameworks/", "tests/mutants/", "tests/judges/")
@@ -53,6 +56,8 @@ class Runner:
 
     def __init__(self, folder: Path, limit: float) -> None:
         self.tree = copy_of_everything(folder / "tree")
+        waiting = self.tree / "tests" / "waiting.py"
+        waiting.write_text(waiting.read_text().replace(f"PATIENCE = {PATIENCE}", f"PATIENCE = {_PATIENCE}"))
         self._report = folder / "report"
         self._limit = limit
 
@@ -81,9 +86,11 @@ class Runner:
             try:
                 said, _ = running.communicate(timeout=self._limit)
             except subprocess.TimeoutExpired:
-                os.killpg(running.pid, signal.SIGKILL)
-                running.communicate()
                 return Verdict("TIME LIMIT", seconds=time.monotonic() - since)
+            finally:
+                if running.poll() is None:
+                    os.killpg(running.pid, signal.SIGKILL)
+                    running.wait()
         seconds, code = time.monotonic() - since, running.returncode
         failed = self._report.read_text().splitlines() if self._report.exists() else []
         if failed:
@@ -146,9 +153,11 @@ def main(args: Sequence[str]) -> int:
     parser.add_argument("--list", action="store_true", help="say which bugs there are, and run none")
     parser.add_argument("--guess", action="store_true", help="run the tests where a reader expects the bug noticed")
     parser.add_argument("--widen", action="store_true", help="run every test file that names the bug's module, too")
+    parser.add_argument("--tests", nargs="+", metavar="TEST", help="run these tests, whatever is known")
     parser.add_argument("--record", action="store_true", help="write down which test noticed each bug")
     parser.add_argument("--limit", type=float, default=600.0, metavar="S", help="seconds for one bug (default: 600)")
     words = parser.parse_args(args)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # so that no test goes on behind it
     if words.list:
         for bug in BUGS:
             print(f"{bug.name:40} {bug.part:16} {bug.promise}")
@@ -156,7 +165,8 @@ def main(args: Sequence[str]) -> int:
     bugs, noticed_by, verdicts = _chosen(words), known(), dict[str, Verdict]()
     with tempfile.TemporaryDirectory(prefix="indelible-mutants-") as folder:
         runner = Runner(Path(folder), words.limit)
-        straight = {} if words.guess or words.widen else {one.name: noticed_by.get(one.name) for one in bugs}
+        is_known = not (words.guess or words.widen or words.tests)
+        straight = {one.name: noticed_by.get(one.name) for one in bugs} if is_known else {}
         tests = sorted({test for test in straight.values() if test})
         unsound = runner.failing(tests) if tests else set()
         for bug in bugs:
@@ -164,7 +174,8 @@ def main(args: Sequence[str]) -> int:
             if test in unsound:
                 verdict = Verdict(f"UNSOUND: {test} fails without a bug")
             else:
-                verdict = runner.verdict_on(bug, [test] if test else _expected(bug, is_wide=words.widen))
+                expected = words.tests or _expected(bug, is_wide=words.widen)
+                verdict = runner.verdict_on(bug, [test] if test else expected)
                 if verdict.word == "NOT FOUND" and test:  # it was renamed, or is drawn by the commit
                     verdict = runner.verdict_on(bug, _expected(bug, is_wide=False))
             verdicts[bug.name] = verdict
@@ -179,7 +190,7 @@ def main(args: Sequence[str]) -> int:
 
 def _expected(bug: Bug, *, is_wide: bool) -> list[str]:
     more = [file for file in importers(bug) if file not in bug.tests] if is_wide else []
-    return [*bug.tests, *more]
+    return sorted([*bug.tests, *more], key=lambda test: not test.startswith("tests/core/"))  # those are quick
 
 
 def _say(bugs: Sequence[Bug], verdicts: dict[str, Verdict]) -> None:
