@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from indelible import Ledger
+from indelible import Ledger, MayHaveHappened
 from tests.cli.conftest import Cli, call, lose
 
 CANARY = "CANARY-cli"
@@ -16,9 +16,24 @@ def paid(ledger_url: str) -> str:
     with Ledger.open(ledger_url, subject="args.customer") as ledger:
         for customer in ("ada", "bob"):
             ledger.run(call("pay", customer=customer, note=CANARY), lambda effect: CANARY)
-        with pytest.raises(Exception, match="went dead"):
+        with pytest.raises(MayHaveHappened, match="went dead"):
             ledger.run(call("pay", customer="eve"), lose)
     return ledger_url
+
+
+@pytest.mark.parametrize(
+    "words", [("erase", "--run", "order-1", "--reason", "asked"), ("prune", "--before", "0h")], ids=["erase", "prune"]
+)
+def test_without_a_terminal_nothing_goes_unless_the_user_says_yes(cli: Cli, paid: str, words: tuple[str, ...]) -> None:
+    def would_go() -> int:
+        count: int = cli("prune", "--before", "0h", "--dry-run", "--json").json["erased"]
+        return count
+
+    before = would_go()
+    cli(*words, code=2)
+    assert would_go() == before > 0
+    cli(*words, "--yes", code=1 if words[0] == "erase" else 0)
+    assert would_go() < before
 
 
 def test_a_field_an_event_and_a_run_are_erased(cli: Cli, paid: str) -> None:

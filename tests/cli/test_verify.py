@@ -68,6 +68,17 @@ def test_a_bundle_is_verified_against_a_key_in_a_file(cli: Cli, key: str, bundle
     assert cli("verify", str(bundle), "--key", key, "--no-semantics", code=1).out.startswith("TAMPERED")
 
 
+def test_up_to_head_verifies_what_is_signed_and_signs_nothing_first(cli: Cli, key: str, ledger_url: str) -> None:
+    with Ledger.open(ledger_url, seal=False) as ledger:
+        ledger.run(call("more"), lambda effect: 1)
+    before = cli("journal", "head").out
+    told = cli("verify", "--key", key, "--up-to-head", "--json").json
+    assert (told["verdict"], told["tail"]["events"] > 0) == ("verified", True)
+    assert cli("journal", "head").out == before
+    assert cli("verify", "--key", key, "--json").json["tail"]["events"] == 0
+    assert cli("journal", "head").out != before
+
+
 def test_a_head_that_was_kept_is_continued(cli: Cli, key: str, bundle: Path, tmp_path: Path, ledger_url: str) -> None:
     cli("journal", "head", "--out", str(tmp_path / "head"))
     with Ledger.open(ledger_url) as ledger:

@@ -12,7 +12,7 @@ import pytest
 
 from indelible import Actor, AsyncLedger, Claimed, Ledger, Policy, rule
 from indelible.core.approvals.approval import DEFAULT_EXPIRY
-from indelible.errors import ApprovalPending, BadPolicy, EffectDenied, VoteRefused
+from indelible.errors import ApprovalPending, BadPolicy, EffectDenied, RecordForged, VoteRefused
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
 from tests.faults.permitting import never_runs, vote_on_word
@@ -225,7 +225,7 @@ def test_22_a_status_that_was_edited_does_not_make_an_effect_run(shell: Shell, s
         ledger.tenant,
     )
     handler = Count()
-    with pytest.raises(Exception):  # noqa: B017  # how it is refused depends on the word; that it is does not
+    with pytest.raises(RecordForged):
         ledger.run(charge(), handler, wait=False)
     assert handler.entries == 0
     assert ledger.get_approval(question.id).status == "pending"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import json
 import ssl
 import urllib.request
@@ -86,11 +87,15 @@ def _urllib(url: str, body: Any) -> Any:
         raise
 
 
+class Answered(Exception):
+    """The answer is no good, and its client raises nothing by itself."""
+
+
 def _urllib3(url: str, body: Any) -> Any:
     with urllib3.PoolManager(retries=_RETRY, timeout=patience.get()) as pool:
         response = pool.request("POST", url, json=body, headers=_keyed())
         if response.status >= 400:
-            raise RuntimeError(f"answered {response.status}")
+            raise Answered(f"answered {response.status}")
         return response.json()
 
 
@@ -137,5 +142,10 @@ OURS: dict[str, Post] = {
     "aiohttp": _aiohttp(middlewares=(idempotency,)),
     "openai": _openai(HttpxTransport),
 }
+LOST: tuple[type[Exception], ...] = (
+    *(httpx.HTTPError, httpx2.HTTPError, requests.RequestException, urllib3.exceptions.HTTPError, aiohttp.ClientError),
+    *(openai.OpenAIError, http.client.HTTPException, OSError, json.JSONDecodeError, Answered),
+)
+"""What the clients raise if no answer comes, or one that is no good."""
 RETRYING = frozenset({"requests with retries", "urllib3 with retries", "openai"})
 """Clients that send again by themselves."""

@@ -11,7 +11,7 @@ import pytest
 
 from indelible import Ledger, ToolCall
 from indelible.errors import BudgetExceeded, EffectInDoubt
-from tests.http.clients import OURS, PLAIN, RETRYING, Post, own_key, patience
+from tests.http.clients import LOST, OURS, PLAIN, RETRYING, Post, own_key, patience
 from tests.http.provider import AFTER_THE_DEED, Provider
 from tests.waiting import PATIENCE, eventually, refusing
 
@@ -81,7 +81,7 @@ def test_an_answer_that_is_lost_or_strange_leaves_doubt_and_nothing_is_sent_agai
             entered.clear()
             provider.charges.clear()
             provider.requests.clear()
-            with pytest.raises(Exception) as caught:
+            with pytest.raises(LOST) as caught:
                 call(case, 5)
             assert caught.type.__module__.partition(".")[0] != "indelible", (case, caught.value)
             if word == "stall":  # the client may have hung up before the provider has read it
@@ -115,7 +115,7 @@ def test_a_client_that_sends_again_by_itself_charges_once_if_it_is_given_the_eff
             own_key.reset(token)
 
     call = ToolCall(run_id="order-1", tool="pay", args={"amount": 5})
-    with pytest.raises(Exception) as caught:
+    with pytest.raises(LOST) as caught:
         ledger.run(call, handler, side_effect="payment")
     assert caught.type.__module__.partition(".")[0] != "indelible", caught.value
     assert (len(provider.requests), len(provider.charges), len(set(provider.keys))) == (3, 1, 1)

@@ -443,6 +443,17 @@ def test_96_a_report_with_another_input_is_believed_by_an_id_that_is_unique(
     assert [one.status for one in ledger.effects()] == [status]
 
 
+def test_96_what_another_session_reports_settles_no_call_of_this_one(ledger: Ledger, tmp_path: Path) -> None:
+    """Each session numbers its calls from zero, and both may say the same."""
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", terms={"Bash": {"side_effect": "write"}})
+    paid = told("PostToolUse", "call_0", BOB, tool_response={"stdout": "paid"})
+    assert hook.answer(told(use="call_0", args=BOB)) == {}
+    hook.answer({**paid, "session_id": "another session"})
+    assert [one.status for one in ledger.effects()] == ["processing"]
+    hook.answer(paid)
+    assert [one.status for one in ledger.effects()] == ["succeeded"]
+
+
 @pytest.mark.parametrize("told_input", [BOB, EVE])
 def test_96_an_edited_call_is_reported_with_what_was_said_or_with_what_ran(
     ledger: Ledger, tmp_path: Path, told_input: Any

@@ -134,6 +134,28 @@ def test_an_approval_comes_back_as_a_value_and_the_loop_returns_to_it(store_url:
         assert till.charged == [5]
 
 
+def test_an_approval_does_not_hold_for_a_function_that_was_changed_since(store_url: str, answer: Any) -> None:
+    entered: list[str] = []
+
+    def before(amount: int) -> None:
+        """Charges."""
+        entered.append("before")
+
+    def after(amount: int) -> None:
+        """Charges, and sends an invoice."""
+        entered.append("after")
+
+    migrate(store_url)
+    words: dict[str, Any] = {"run": "order-1", "terms": {"charge": {"approval": "required"}}}
+    with Ledger.open(store_url, seal=False) as ledger:
+        (asked,) = answer(FunctionCalls(ledger, {"charge": before}, **words), [chat()]).waiting
+        ledger.approve(asked.approval, digest=asked.approval.digest, by="ana")
+        (anew,) = answer(FunctionCalls(ledger, {"charge": after}, **words), [chat()]).waiting
+        assert entered == []
+        assert ledger.get_approval(asked.approval.id).status == "stale"
+        assert (anew.approval.status, anew.approval.replaces) == ("pending", asked.approval.id)
+
+
 def test_a_loop_may_wait_for_whoever_decides(sqlite_url: str, answer: Any) -> None:
     till = Till()
 

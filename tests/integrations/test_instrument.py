@@ -194,7 +194,7 @@ def test_graphs_in_an_event_loop_too(ledger: Ledger, outside: Outside) -> None:
 
 @pytest.mark.parametrize("framework", ["openai_agents", "mcp"])
 def test_without_a_run_nothing_runs(framework: str, ledger: Ledger, outside: Outside, tmp_path: Path) -> None:
-    with instrument(ledger), pytest.raises(Exception) as stopped:
+    with instrument(ledger), pytest.raises((UserError, ExceptionGroup)) as stopped:
         AGENTS[framework](outside, tmp_path)
     assert "write: with ledger.in_run(" in "".join(format_exception(stopped.value))
     assert outside.times("o1") == 0
@@ -392,10 +392,13 @@ def test_the_versions_are_those_that_the_extras_ask_for() -> None:
 
 def test_what_it_says_to_write_by_hand_can_be_written() -> None:
     """Not every framework is installed here, so the adapters are read and not loaded."""
+    told = 0
     for known in FRAMEWORKS:
         source = (ROOT / "src" / Path(*known.adapter.split("."))).with_suffix(".py").read_text()
         for name in re.findall(r"\bLedger\w+", known.by_hand):
             assert f"class {name}" in source, known.name
+            told += 1
+    assert told >= len(FRAMEWORKS) // 2
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,18 @@ async def test_an_answer_reaches_another_proxy_when_the_one_that_asked_was_kille
     assert paid_lines(paid) == 1
 
 
+async def test_the_server_below_gets_the_environment_without_what_opens_the_ledger(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDELIBLE_TOKEN", "of the ledger")
+    monkeypatch.setenv("BANK_SECRET", "of the bank")
+    async with proxied(url, tmp_path / "paid"):
+        below = [one for one in psutil.Process().children(recursive=True) if str(BANK) in one.cmdline()]
+        found = [one.environ() for one in below if "proxy" not in one.cmdline()]
+    assert [one["BANK_SECRET"] for one in found] == ["of the bank"]
+    assert not [name for one in found for name in one if name.startswith("INDELIBLE_")]
+
+
 async def test_an_agent_can_look_and_not_decide(sqlite_url: str) -> None:
     url = sqlite_url
     with Ledger.open(url) as ledger:

@@ -14,7 +14,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from indelible import Ledger, NothingHappened, Refused, Succeeded, instrument, migrate
-from indelible.errors import ApprovalPending, EffectInDoubt
+from indelible.errors import ApprovalPending, BadCall, EffectInDoubt
 from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.pydantic_ai_durability import LedgerDurability
 
@@ -222,7 +222,7 @@ async def test_88_a_hook_enters_no_tool_twice(ledger: Ledger) -> None:
             return CapabilityOrdering(position="innermost")
 
     agent = Agent(FunctionModel(answers), tools=[pay], capabilities=[Ours(ledger, terms=PAYS), Twice()])
-    with pytest.raises(Exception, match="second time"):
+    with pytest.raises(BadCall, match="second time"):
         await agent.run("go", conversation_id="order-1")
     assert paid == [5]
     assert recorded(ledger) == [("succeeded", {"amount": 5})]

@@ -116,6 +116,7 @@ def test_98_every_mac_of_a_ledger_is_what_the_page_says(store_url: str, own_keys
         place = f"{len(row['run_id'])}:{row['run_id']}:{row['seq']}:{row['field']}:"
         value = values[row["tenant"], row["run_id"], row["seq"], row["field"]] = bytes(row["value"])
         assert bytes(row["mac"]) == keys[row["tenant"]].mac("payload", place.encode() + value), row["field"]
+    assert values
     effects = list(rows(store_url, "effects", [*EFFECT, "mac"]))
     assert len({row["status"] for row in effects}) > 2
     for row in effects:

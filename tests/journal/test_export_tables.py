@@ -108,7 +108,9 @@ def test_parquet_holds_the_same_rows_unquoted(ledger: Ledger, tmp_path: Path) ->
     table = read_parquet(tmp_path / "out.parquet").read_all()
     assert tuple(table.column_names) == COLUMNS
     columns = {name: [value.as_py() for value in table.column(name)] for name in COLUMNS}
-    for number, row in enumerate(rows(tmp_path / "out.csv")):
+    told = list(rows(tmp_path / "out.csv"))
+    assert len(told) == table.num_rows > 0
+    for number, row in enumerate(told):
         for name, cell in row.items():
             value = columns[name][number]
             if name not in NUMBERS:

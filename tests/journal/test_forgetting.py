@@ -443,6 +443,14 @@ def test_without_a_rewrite_copies_may_stay_and_that_is_said(sqlite_url: str) -> 
     assert "rewrite" in report.remarks[0]
 
 
+def test_without_a_rewrite_deleted_rows_are_overwritten_all_the_same(sqlite_url: str, tmp_path: Path) -> None:
+    with Ledger.open(sqlite_url, seal=False) as ledger:
+        do(ledger, pay(note="CANARY-1-1"))
+        assert _canaries(tmp_path, "1")
+        ledger.erase(run_id="order-1", by="ana", reason="x", rewrite=False)
+        assert not _canaries(tmp_path, "1")
+
+
 def test_an_erasure_that_was_cut_off_can_be_finished(sqlite_url: str, tmp_path: Path) -> None:
     """The rows are gone, but their process died before it rebuilt the file."""
     with Ledger.open(sqlite_url, seal=False, subject="args.customer") as ledger:

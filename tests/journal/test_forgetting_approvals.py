@@ -109,7 +109,9 @@ def look(ledger: Ledger) -> Any:
 def test_with_the_arguments_goes_whatever_is_made_of_them(ledger: Ledger) -> None:
     approval = decide(ledger, wire(note=CANARY), edited={"customer": "ada", "amount": 77_123, "note": CANARY})
     seq = next(event.seq for event in ledger.events("order-1") if event.type == "approval_edited")
-    for one in ledger.approvals():
+    approvals = ledger.approvals()
+    assert approvals
+    for one in approvals:
         assert one.digest.encode() in everything(ledger)
     ledger.erase(run_id="order-1", seq=seq, fields=["args"], by="ana", reason="request of 3 May")
     left = {name for _, name in payloads(ledger)}

@@ -182,9 +182,11 @@ def test_writers_signatures_are_checked_on_demand(made: Path, key: str, tmp_path
     assert verify(made / "bundle", [key], deep=True).counts.signatures > 200
     bundle = _copy(made / "bundle", tmp_path / "b")
     lines = (bundle / "signatures.ndjson").read_bytes().splitlines(keepends=True)
-    for changed in ([*lines[:50], *lines[51:]], [*lines[:50], lines[50][:-10] + lines[51][-10:], *lines[51:]]):
-        (bundle / "signatures.ndjson").write_bytes(b"".join(changed))
-        assert verify(bundle, [key], deep=True).verdict == "tampered"
+    for at in (0, 50):  # the first entry of the journal, too
+        swapped = lines[at][:-10] + lines[at + 1][-10:]
+        for changed in ([*lines[:at], *lines[at + 1 :]], [*lines[:at], swapped, *lines[at + 1 :]]):
+            (bundle / "signatures.ndjson").write_bytes(b"".join(changed))
+            assert verify(bundle, [key], deep=True).verdict == "tampered", at
 
 
 BESIDE = """

@@ -187,7 +187,9 @@ def test_84_a_mail_shows_the_arguments_that_the_digest_is_of_or_none() -> None:
     asked, edited = effect({"to": "bob"}), effect({"to": "mallory"}, opened_seq=1, version=2)
     sealed = effect(args_json=encode(Encrypted(b"\x01" + bytes(52))))
     for other in (edited, sealed):
-        for text in parts(mail_of(message(approval=approval(asked), effect=other), "a@b.example", ["c@d.e"], NOON)):
+        texts = list(parts(mail_of(message(approval=approval(asked), effect=other), "a@b.example", ["c@d.e"], NOON)))
+        assert len(texts) == 2
+        for text in texts:
             assert "mallory" not in text
             assert "$encrypted" not in text
             assert "indelible approvals show apr_1" in text

@@ -71,12 +71,13 @@ def test_nothing_formats_mentions_or_hides(slack: SlackApi) -> None:
     assert "<!channel>" not in raw
     assert "&lt;!channel&gt;" in raw
     assert not {"\u202e", "\u200b", "\u3164"} & set(raw)
-    for block in content["blocks"]:
-        if block["type"] == "section" and block["text"]["type"] == "mrkdwn":
-            text = block["text"]["text"]
-            assert text.startswith("```\n")
-            assert text.endswith("\n```")
-            assert "`" not in text[3:-3]  # no fence can be closed from inside
+    sections = [block["text"] for block in content["blocks"] if block["type"] == "section"]
+    fences = [section["text"] for section in sections if section["type"] == "mrkdwn"]
+    assert fences
+    for text in fences:
+        assert text.startswith("```\n")
+        assert text.endswith("\n```")
+        assert "`" not in text[3:-3]  # no fence can be closed from inside
     assert "⟨U+202E⟩⟨U+200B⟩" in shown(content)
     assert "⟨U+0060⟩" in shown(content)
 

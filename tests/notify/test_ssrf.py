@@ -8,7 +8,7 @@ from ipaddress import ip_address
 import pytest
 
 from indelible.errors import BadCall
-from indelible.notify.channels import GiveUp
+from indelible.notify.channels import GiveUp, NotSent
 from indelible.notify.hidden import Secret
 from indelible.notify.ssrf import Forbidden, networks, pinned, read_url, resolve_by_system, why_forbidden
 from indelible.notify.webhook import WebhookChannel
@@ -274,7 +274,7 @@ def test_a_redirect_into_the_own_network_is_not_followed() -> None:
             channel = WebhookChannel(
                 "ops", outside.url, secret=SECRET, http=True, ports=[outside.port], allow=["127.0.0.1/32"]
             )
-            with pytest.raises(Exception, match="redirects are not followed"):
+            with pytest.raises(NotSent, match="redirects are not followed"):
                 channel.send(message())
         assert inside.posts == []
 

@@ -27,7 +27,7 @@ from indelible import (
 )
 from indelible.core.policy.budgets import read_budget
 from indelible.core.sheets import SheetFilter
-from indelible.errors import ApprovalPending, BudgetExceeded, VoteRefused
+from indelible.errors import ApprovalPending, BudgetExceeded, PolicyRefused, VoteRefused
 from indelible.testing.clock import FakeClock
 from tests.chaos.procs import Child
 from tests.scenarios.policies import limiting
@@ -187,7 +187,7 @@ def test_what_a_handler_writes_in_its_transaction_is_spent_in_the_same_commit(le
 @pytest.mark.parametrize("amount", [None, "5", True, -1, [5], {"value": 5}])
 def test_an_amount_that_is_none_is_refused(ledger: Driver, amount: Any) -> None:
     handler = Count()
-    with pytest.raises(Exception, match="refused by the rule"):
+    with pytest.raises(PolicyRefused):
         ledger.run(costing(amount), handler)
     assert (handler.entries, state(ledger)) == (0, (0, 0))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indelible import Claimed, GrantTerms, NothingHappened, Retry
-from indelible.errors import ApprovalPending, BadCall, VoteRefused
+from indelible.errors import ApprovalPending, BadCall, PolicyRefused, VoteRefused
 from indelible.testing.clock import FakeClock
 from tests.scenarios.policies import asking, saying
 from tests.scenarios.shells import Count, Driver, Shell, approve, asked, charge, types_of
@@ -148,7 +148,7 @@ def test_a_grant_does_not_lift_a_refusal(shell: Shell, clock: FakeClock) -> None
     ledger = shell.open(clock=clock)
     granted(ledger, clock)
     ledger.apply_policy(saying("refuse"), by="ana")
-    with pytest.raises(Exception, match="refused by the rule"):
+    with pytest.raises(PolicyRefused):
         ledger.run(charge(run_id="order-2"), Count(), approval="required")
 
 

@@ -272,11 +272,12 @@ def test_nothing_of_it_is_logged_or_exported(sqlite_url: str, tmp_path: Path, ca
         ledger.seal()
         for form in ("ndjson", "bundle", "html", "csv"):
             export(ledger._engine.store, "default", tmp_path / form, form=form)
-    for path in tmp_path.rglob("*"):
-        if path.is_file():
-            content = path.read_bytes()
-            assert CANARY.encode() not in content, path
-            assert CARD.encode() not in content, path
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert {"ndjson", "html", "csv", "manifest.json"} <= {path.name for path in written}
+    for path in written:
+        content = path.read_bytes()
+        assert CANARY.encode() not in content, path
+        assert CARD.encode() not in content, path
     assert CANARY not in caplog.text
     assert CARD not in caplog.text
 
@@ -296,7 +297,9 @@ def test_the_key_is_kept_outside_the_database_for_its_owner_alone(
     key = kept.read_text().strip()
     assert re.fullmatch("[0-9a-f]{64}", key)
     assert_found_nowhere(sqlite_url, key)
-    for place, content in stored(sqlite_url):
+    found = list(stored(sqlite_url))
+    assert found
+    for place, content in found:
         assert bytes.fromhex(key) not in content, place
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from indelible import AwaitingApproval, MayHaveHappened, NothingHappened, Refused
-from indelible.core.effects.calls import ModelTurn
+from indelible.core.effects.calls import HARMLESS, SIDE_EFFECTS, ModelTurn
 from indelible.core.runs.resuming import context_content
 from indelible.errors import (
     ApprovalPending,
@@ -149,6 +149,19 @@ def later(driver: Driver, run_id: str, turn: str, handler: Any, tool: str = "mai
     side_effect = {"mail": "notification", "pay": "payment"}[tool]
     call = charge(run_id=run_id, tool=tool, dedupe="turn", turn=turn)
     return driver.run(call, handler, side_effect=side_effect, wait=False, **words)
+
+
+@pytest.mark.parametrize("side_effect", SIDE_EFFECTS)
+def test_in_a_dry_run_a_call_of_every_class_that_changes_something_is_refused(ledger: Driver, side_effect: str) -> None:
+    started(ledger)
+    forked(ledger)
+    handler = Count("ran")
+    if side_effect in HARMLESS:
+        assert ledger.run(charge(run_id="f1"), handler, side_effect=side_effect) == "ran"
+    else:
+        with pytest.raises(PolicyRefused):
+            ledger.run(charge(run_id="f1"), handler, side_effect=side_effect)
+        assert handler.entries == 0
 
 
 @pytest.mark.parametrize("is_dry", [True, False])

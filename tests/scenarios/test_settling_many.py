@@ -183,6 +183,23 @@ def test_what_was_moved_after_it_was_checked_is_told_and_stays_as_it_is(ledger: 
     assert states(ledger) == {"failed": 258, "ready": 1, "succeeded": 1}
 
 
+def test_a_filter_settles_the_attempts_that_it_found_and_no_later_one(ledger: Driver) -> None:
+    effects = doubts(ledger, 257)  # the filter takes the newest first, so the first one is written by itself
+
+    def meddle(done: int, count: int) -> None:
+        if done < count:
+            ledger.retry(effects[0], by="bob")
+            with pytest.raises(MayHaveHappened):
+                ledger.run(charge(tool="stripe.charge", args={"amount": 0}), Count(MayHaveHappened("again")))
+
+    words: dict[str, Any] = {"by": "ana", "evidence": "not in the report", "limit": 300, "progress": meddle}
+    settled = ledger.settle_all("status:in_doubt", Failed("no"), **words)
+    assert [one.code for one in settled.results][-1] == "other_attempt"
+    now = ledger.get_effect(effects[0].id)
+    assert (now.status, now.attempt) == ("in_doubt", 2)
+    assert states(ledger) == {"failed": 256, "in_doubt": 1}
+
+
 @pytest.mark.parametrize("words", [{"encrypt": True}, {"redact": ["email"]}])
 def test_what_is_encrypted_or_redacted_is_known_to_be_settled_so(place: dict[str, Any], words: dict[str, Any]) -> None:
     with Ledger.open(**place, **words) as opened:

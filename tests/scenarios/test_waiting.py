@@ -60,6 +60,21 @@ def test_a_caller_gets_the_result_of_a_winner_in_another_process(ledger: Driver)
         winner.result()
 
 
+def test_a_winner_in_another_process_wakes_a_caller_that_never_looks_by_itself(
+    ledger: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOOK_AT_LEAST_EVERY", "LOOK_EVERY_CHEAPLY", "LOOK_EVERY_REMOTELY"):
+        monkeypatch.setattr(waiting, name, timedelta(hours=1))
+    with Child(win_elsewhere, ledger.url, ledger.tenant, "from afar") as winner:
+        assert winner.hear() == "claimed"
+        waiter = ledger.spawn("run", charge(), Count(), wait=PATIENCE * 5)
+        somebody_waits(ledger)
+        eventually(lambda: not ledger.engine.waiting._unseen)
+        winner.tell("go on")
+        assert waiter.result(PATIENCE) == "from afar"
+        winner.result()
+
+
 def test_a_caller_of_the_same_ledger_is_told_without_asking_the_store(ledger: Driver) -> None:
     claim = ledger.begin(charge()).claim
     waiter = ledger.spawn("run", charge(), Count())

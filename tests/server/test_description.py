@@ -51,6 +51,7 @@ def test_every_operation_says_what_it_does_who_may_ask_and_what_it_answers(told:
             assert {"400", "401", "403", "429", "503"} <= set(operation["responses"]), what
         else:
             assert "security" not in operation, what
+    assert len(names) > 40
     for status, response in told["components"]["responses"].items():
         assert "Types: `" in response["description"], status
 

@@ -15,7 +15,7 @@ import pytest
 from indelible import Actor, Ledger, ToolCall
 from indelible.core.people.credentials import Token
 from indelible.core.sheets import SheetFilter
-from indelible.errors import BadCall, NotAuthenticated, NotPermitted
+from indelible.errors import BadCall, NotAuthenticated, NotPermitted, VoteRefused
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests import remembering
@@ -87,8 +87,9 @@ def test_whoever_the_agent_acts_for_cannot_approve_what_it_asks(place: Place) ->
     with agent, ana:
         question = agent.begin(charge(), approval="required").approval  # type: ignore[union-attr]
         assert question.principal == "ana"
-        with pytest.raises(Exception, match="ana"):
+        with pytest.raises(VoteRefused) as refused:
             ana.approve(question, digest=question.digest, by="ana")
+        assert refused.value.code == "self_approval"
 
 
 def test_one_tenant_does_not_see_another(place: Place) -> None:

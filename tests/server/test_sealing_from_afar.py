@@ -26,7 +26,9 @@ def test_94_a_client_that_seals_gets_a_head_of_the_servers(each_place: Place, ke
         run.complete()
         head = ledger.seal()
         assert head is not None
-        for event in ledger.events(run.id):
+        events = ledger.events(run.id)
+        assert events
+        for event in events:
             assert ledger.receipt(event).tree_head().size > 0
         told = ledger.export(tmp_path / "bundle", run_id=run.id)
         assert told is not None
