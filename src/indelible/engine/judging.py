@@ -239,7 +239,7 @@ class Judging:
 
     def _grants(self, prepared: Prepared, verdict: Verdict) -> dict[str, str]:
         """Names the grants that may spare a question, with the digest of what each of them pins in the arguments."""
-        if verdict.question is None:
+        if verdict.question is None or not prepared.takes_grants:
             return {}
         tool = prepared.call.tool
         selected = SheetFilter(kind="grant", status="active", topic=tool, limit=_MOST_GRANTS)
