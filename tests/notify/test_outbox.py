@@ -126,7 +126,7 @@ def test_many_waiting_approvals_cost_no_more_looks_than_one(sqlite_url: str) -> 
         store.sheets = noted  # type: ignore[method-assign]
         outbox.go_once()
         store.sheets = sheets  # type: ignore[method-assign]
-    assert looks == ["approval", "approval", "delivery"]
+    assert looks == ["approval", "approval", "approval", "delivery"]
 
 
 def test_many_requests_are_each_told_once(url: str) -> None:
@@ -672,3 +672,26 @@ def test_a_hook_may_decide_by_itself(url: str) -> None:
     with Ledger.open(url, on_approval_required=hook) as ledger:
         ledgers.append(ledger)
         assert ledger.run(ToolCall(run_id="r", tool="t", args={}), lambda effect: "ran", approval="required") == "ran"
+
+
+@pytest.mark.parametrize("saw_the_question", [True, False])
+def test_74_a_channel_that_comes_after_the_answer_says_it(store_url: str, saw_the_question: bool) -> None:
+    """So who resumes a conversation hears that it was approved, though nobody of theirs ran while it was asked."""
+    migrate(store_url)
+    slack, resume = Recorder("slack"), Recorder("resume")
+
+    def told_by(channel: Recorder) -> list[str]:
+        outbox = Outbox(agent._engine, agent.tenant, [channel])
+        while outbox.go_once():
+            continue
+        return channel.abouts
+
+    with Ledger.open(store_url) as agent:
+        approval_id = ask(agent)
+        assert told_by(slack) == ["requested"]
+        if saw_the_question:
+            assert told_by(resume) == ["requested"]
+        agent.approve(approval_id, digest=slack.sent[0].approval.digest, by="alice")
+        assert told_by(slack) == ["requested", "approved"]
+        assert told_by(resume)[-1:] == ["approved"]
+        assert told_by(resume).count("approved") == 1

@@ -33,6 +33,7 @@ from indelible.errors import (
     KeyReused,
     KeyUnusable,
     LeaseLost,
+    PolicyRefused,
     ResultNotRecorded,
 )
 from indelible.journal.exports.exporting import export
@@ -237,6 +238,23 @@ def test_a_result_that_cannot_be_recorded_tells_nothing(ledger: Driver) -> None:
         ledger.run(login(), Count({"x": {CANARY: {"a set"}}}))
     assert CANARY not in told(refused.value)
     assert_found_nowhere(ledger.url, CANARY)
+
+
+@pytest.mark.parametrize("rule", [None, "args.salary", "*.salary", "args.pay"])
+def test_an_amount_that_a_budget_adds_up_is_recorded_or_refused(shell: Shell, rule: str | None) -> None:
+    amount = "7731992" if rule is None else "7731993"
+    path = "pay.salary" if rule == "args.pay" else "salary"
+    budget = {"name": "payroll", "sum": path, "limit": 10**9, "window": "1h"}
+    policy = {"rules": [{"name": "all", "then": "allow"}], "budgets": [budget]}
+    ledger = shell.open(policy=policy, **({} if rule is None else {"redact": [rule]}))
+    args = {"pay": {"salary": int(amount)}} if rule == "args.pay" else {"salary": int(amount)}
+    call = ToolCall(tool="pay", args=args, run_id="r")
+    if rule is None:
+        assert ledger.run(call, lambda effect: "paid") == "paid"
+        return
+    with pytest.raises(PolicyRefused):
+        ledger.run(call, lambda effect: "paid")
+    assert_found_nowhere(ledger.url, amount)
 
 
 def test_the_rules_of_ledger_tool_and_call_add_up(shell: Shell) -> None:

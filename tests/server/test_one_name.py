@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from indelible import Ledger
+from indelible import Ledger, migrate
 from indelible.core.people.vouching import ProviderRules, Vouched, Voucher, read_allowed
 from indelible.engine.authenticating import authenticate_rows
 from indelible.errors import NotPermitted
@@ -25,6 +25,7 @@ Comes = Callable[[str, str], str | None]
 @pytest.fixture
 def comes(store_url: str) -> Iterator[Comes]:
     """Lets somebody come in by the provider; gives the name they have here then."""
+    migrate(store_url)
     with Ledger.open(store_url, seal=False), closing(open_store(store_url)) as store:
         authenticate_rows(store, None)
         Providers(store, "default").put_in_force(RULES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,3 +216,31 @@ def test_others_see_nothing_and_readers_change_nothing(place: Place, runs: Runs)
 def test_nothing_a_client_sends_is_our_fault(runs: Runs, path: str, body: Any) -> None:
     answer = runs.place.post(f"/internal/runs/{path.replace('{id}', runs.id)}", body)
     assert 400 <= answer.status_code < 500, answer.text
+
+
+@pytest.fixture
+def any_place(store_url: str, tmp_path: Path) -> Iterator[Place]:
+    made = Place(store_url, keys=tmp_path / "keys")
+    yield made
+    made.close()
+
+
+def test_79_an_intent_is_asked_about_whatever_a_grant_allows(any_place: Place) -> None:
+    def proposed(key: str) -> Any:
+        body = {"destination": "crm.import", "policy": "crm", "payload": "leads.csv", "idempotency_key": key}
+        return any_place.post("/v1/intents", body).json()
+
+    def decided(intent: Any, **words: Any) -> None:
+        seen = any_place.get(f"/v1/approvals/{intent['intentId']}", "ana").json()["approval"]
+        told = {"decision": "approve", "digest": seen["digest"], **words}
+        assert any_place.post(f"/v1/approvals/{intent['intentId']}/decisions", told, "ana").status_code == 201
+
+    first = proposed("batch-001")
+    decided(first, grant={"count": 5, "until": "2099-01-01T00:00:00Z", "pin": ["policy"]})
+    assert any_place.post(f"/v1/intents/{first['intentId']}/execute", {}).status_code == 201
+    second = proposed("batch-002")
+    assert second["status"] == "pending_approval"
+    assert any_place.post(f"/v1/intents/{second['intentId']}/execute", {}).status_code == 409
+    decided(second)
+    assert any_place.post(f"/v1/intents/{second['intentId']}/execute", {}).status_code == 201
+    assert proposed("batch-002")["status"] == "duplicate_blocked"

@@ -222,7 +222,8 @@ class Judging:
         from indelible.core.policy.policy import Asked
 
         call = prepared.call
-        args: Any = decode(args_json or plain_args(prepared))
+        plain = args_json or plain_args(prepared)
+        args: Any = decode(plain)
         return Asked(
             tenant=self._tenant,
             tool=call.tool,
@@ -233,11 +234,12 @@ class Judging:
             environment=self._environment,
             args=args,
             schema=call.schema,
+            recorded_args=_recorded(prepared, plain),
         )
 
     def _grants(self, prepared: Prepared, verdict: Verdict) -> dict[str, str]:
         """Names the grants that may spare a question, with the digest of what each of them pins in the arguments."""
-        if verdict.question is None:
+        if verdict.question is None or not prepared.takes_grants:
             return {}
         tool = prepared.call.tool
         selected = SheetFilter(kind="grant", status="active", topic=tool, limit=_MOST_GRANTS)
@@ -265,6 +267,14 @@ def keeping_resource(verdict: Verdict, prepared: Prepared) -> Verdict:
 def plain_args(prepared: Prepared) -> bytes:
     """Gives the arguments as the caller said them."""
     return prepared.identity.args_json if prepared.plain_args_json is None else prepared.plain_args_json
+
+
+def _recorded(prepared: Prepared, plain: bytes) -> Any:
+    """Return arguments with marks for what is redacted in them; None if nothing is."""
+    screen = prepared.screen
+    if screen is None:
+        return None
+    return decode(screen.recorded_args if plain == screen.args_json else screen.redactor.screen(plain).recorded_args)
 
 
 def policy_from(policy: Policy | Mapping[str, Any] | str | Path) -> Policy:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from weakref import WeakMethod
 
+from indelible.core.approvals.approval import OPEN_STATUSES
 from indelible.core.approvals.sheets import read_approval
 from indelible.core.commands import Answer, ApprovalEnded, Attend, AwaitingApproval, Decided, Moved
 from indelible.core.effects.effect import SYSTEM
@@ -66,9 +67,10 @@ class Attendant:
         is_full = started - self._looked_at.get(tenant, float("-inf")) >= _LOOK_THROUGH_EVERY
         open_ids: set[str] = set()
         has_found = False
+        statuses = sorted(OPEN_STATUSES, reverse=True)
         before: str | None = None
-        while True:
-            selected = SheetFilter(kind="approval", status="pending", before=before, limit=_PAGE)
+        while statuses:
+            selected = SheetFilter(kind="approval", status=statuses[-1], before=before, limit=_PAGE)
             page = self._engine.store.sheets(tenant, selected)
             new = [sheet for sheet in page if sheet.body is not None and sheet.id not in seen]
             for sheet in new:
@@ -82,9 +84,9 @@ class Attendant:
                         continue  # something else was due; it is told next time
                 seen.add(sheet.id)
             open_ids.update(sheet.id for sheet in page)
-            if len(page) < _PAGE or not (new or is_full):
-                break
-            before = page[-1].id
+            before = page[-1].id if len(page) == _PAGE and (new or is_full) else None
+            if before is None:
+                statuses.pop()
         if is_full:
             seen &= open_ids
             self._looked_at[tenant] = started

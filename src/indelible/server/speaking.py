@@ -85,8 +85,10 @@ def words_of(body: CallTold) -> OptionWords:
     return words
 
 
-def prepared_for(ledger: AsyncLedger, caller: Caller, actor: Actor, body: CallTold) -> Prepared:
-    """Gives a call as its caller makes it."""
+def prepared_for(
+    ledger: AsyncLedger, caller: Caller, actor: Actor, body: CallTold, *, takes_grants: bool = True
+) -> Prepared:
+    """Return a call as its caller makes it; without `takes_grants`, a person is asked whatever was granted."""
     driver = body.driver_token if isinstance(body, Begin) else None
     prepared = ledger._prepare(call_of(body), words_of(body))
     check_arguments(prepared.identity.args_json, None)
@@ -95,21 +97,24 @@ def prepared_for(ledger: AsyncLedger, caller: Caller, actor: Actor, body: CallTo
         actor=actor,
         principal=caller.principal or prepared.principal,
         driver_token=driver or prepared.driver_token,
+        takes_grants=takes_grants,
     )
 
 
-async def begin(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin) -> Begun:
+async def begin(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin, *, takes_grants: bool = True) -> Begun:
     """Asks to execute a call in the caller's name."""
     mint = CallersMint(ledger._mint, actor, body.token)
-    walking = walk.begin(prepared_for(ledger, caller, actor, body), mint)
+    walking = walk.begin(prepared_for(ledger, caller, actor, body, takes_grants=takes_grants), mint)
     begun: Begun = await ledger._engine.drive_async(walking)
     return begun
 
 
-async def ask(ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin) -> Begun | MayRun:
+async def ask(
+    ledger: AsyncLedger, caller: Caller, actor: Actor, body: Begin, *, takes_grants: bool = True
+) -> Begun | MayRun:
     """Ask in the caller's name for permission to execute a call, and claim nothing."""
     standing: Begun | MayRun = await ledger._engine.drive_async(
-        walk.ask(prepared_for(ledger, caller, actor, body), CallersMint(ledger._mint, actor))
+        walk.ask(prepared_for(ledger, caller, actor, body, takes_grants=takes_grants), CallersMint(ledger._mint, actor))
     )
     return standing
 

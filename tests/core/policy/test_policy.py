@@ -21,6 +21,7 @@ from indelible.core.policy.policy import Asked, Policy, policy_of, rule
 from indelible.core.policy.rules import PythonRule
 from indelible.core.policy.verdicts import Charge, Verdict
 from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall, BadPolicy
 from tests.core.policies import ARGS, FULL, VALUES, asked, changed_at, full, judged, places
 
@@ -566,6 +567,16 @@ def test_a_budget_whose_match_cannot_be_told_refuses() -> None:
     made = policy_of({"budgets": [wrong]}).parts.budgets[0]
     with pytest.raises(CannotTell):
         made.charge_for(Case(asked()))
+
+
+def test_an_amount_that_is_not_recorded_is_not_added_up() -> None:
+    made = policy_of({"budgets": [{**DAILY, "sum": "amount"}]}).parts.budgets[0]
+    case = Case(replace(asked(), recorded_args={"amount": Redacted("0" * 64)}))
+    with pytest.raises(CannotTell, match="amount is redacted"):
+        made.charge_for(case)
+    told = made.charge_for(Case(replace(asked(), recorded_args={"amount": 7})))
+    assert told is not None
+    assert told.amount == 7
 
 
 def test_55_a_rule_about_the_ledgers_own_record_is_refused() -> None:

@@ -157,14 +157,16 @@ def channels_told(approval: Approval, sheets: Sheets) -> tuple[str, ...]:
 
 
 def told_by_more(approval: Approval, channels: Iterable[str], now: datetime, sheets: Sheets) -> list[Sheet]:
-    """Return the messages by which these channels ask about an open question that names no channel, and the note.
+    """Return the messages by which these channels tell of an open question that names no channel, and the note.
 
-    Channels that told of it before are left out, so any number of processes may try: each channel asks once.
+    If it is approved and not used yet, they say that. Channels that told of it before are left out, so any number of
+    processes may try: each channel tells once.
     """
     before = told_besides(approval.id, sheets)
     new = tuple(name for name in dict.fromkeys(channels) if name not in before)
-    if not new or approval.question.notify or approval.status != "pending" or approval.is_overdue(now):
+    if not new or approval.question.notify or not approval.is_open or approval.is_overdue(now):
         return []
+    about = "requested" if approval.status == "pending" else "approved"
     noted = sheet_at(sheets, told_ref(approval.id))
     note = Sheet(
         kind="told",
@@ -173,7 +175,7 @@ def told_by_more(approval: Approval, channels: Iterable[str], now: datetime, she
         status="told",
         body=body_of({"channels": [*before, *new]}),
     )
-    return [note, *deliveries_of(approval, "requested", new, now)]
+    return [note, *deliveries_of(approval, about, new, now)]
 
 
 def delivery_id(approval_id: str, about: str, channel: str, version: int = 1) -> str:

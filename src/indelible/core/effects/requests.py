@@ -209,6 +209,8 @@ class Prepared:
     """Is the right to drive the call's run, where this process has or had it."""
     is_alone: bool = False
     """Its caller named neither run nor scope, as one may whose call has no effects."""
+    takes_grants: bool = True
+    """May a standing grant spare the question? Not where the caller needs an approval to speak of."""
     edit: EditRead | None = None
     """Is what an approver made of the arguments, as the tool reads it, where that is what would run."""
     plain_edit_json: bytes | None = field(default=None, repr=False)

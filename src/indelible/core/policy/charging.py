@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -23,6 +22,7 @@ from indelible.core.policy.conditions import (
 )
 from indelible.core.policy.verdicts import Charge
 from indelible.core.values.canonical import encode
+from indelible.core.values.tags import Redacted
 
 MOST_WHOLE_DIGITS = 15
 MOST_DECIMALS = 9
@@ -44,7 +44,7 @@ class BudgetRule:
         """Gives what a call takes; None when it is none of those, and `CannotTell` when there is no telling."""
         if not all_met(self.conditions, case):
             return None
-        amount = Decimal(1) if self.sum is None else _amount(case.asked.args, self.sum)
+        amount = Decimal(1) if self.sum is None else _amount(case.asked, self.sum)
         return self.charge_on(case.asked, amount)
 
     def charge_on(self, asked: Asked, amount: Decimal) -> Charge:
@@ -66,10 +66,16 @@ class BudgetRule:
         return f"{self.name} {told}"
 
 
-def _amount(args: Mapping[str, Any], path: str) -> Decimal:
-    value = argument_at(args, path)
+def _amount(asked: Asked, path: str) -> Decimal:
+    """Return the amount as it is recorded: a budget keeps it, so one that is kept off the record is none."""
+    value = argument_at(asked.args if asked.recorded_args is None else asked.recorded_args, path)
     if value is MISSING:
         raise CannotTell(f"args.{path} is missing, and it is what the budget counts")
+    if isinstance(value, Redacted):
+        raise CannotTell(
+            f"args.{path} is redacted, and a budget records what it adds up; take it out of redact=, or count calls "
+            "instead of sum"
+        )
     amount = number_of(value)
     if amount is None:
         raise CannotTell(f"args.{path} is {kind_of(value)}, and not an amount")

@@ -21,7 +21,11 @@ MOST_MATCHED = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """Is a call as rules see it. `allowed_tools` are those of its run, if the run limits them; stars are allowed."""
+    """Is a call as rules see it.
+
+    `allowed_tools` are those of its run, if the run limits them; stars are allowed. `recorded_args` are the
+    arguments as they are recorded, if that is not as the caller said them.
+    """
 
     tenant: str
     tool: str
@@ -33,6 +37,7 @@ class Asked:
     args: Mapping[str, Any] = field(repr=False)
     schema: str
     allowed_tools: frozenset[str] | None = None
+    recorded_args: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

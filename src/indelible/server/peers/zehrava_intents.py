@@ -109,7 +109,7 @@ async def propose(body: IntentProposal, asked: Asking = asking("call")) -> Respo
     asked.ledgers.gateway.check_not_ours(body.destination)
     call = _begin_body(body.destination, body.args(), body.runId or RUN)
     try:
-        standing = await speaking.ask(asked.ledger, asked.caller, asked.actor, call)
+        standing = await speaking.ask(asked.ledger, asked.caller, asked.actor, call, takes_grants=False)
     except (PolicyRefused, BudgetExceeded) as refused:
         return answer(_proposed(None, "blocked", str(refused)))
     except KeyReused as reused:
@@ -190,7 +190,7 @@ async def execute(intent_id: IntentId, body: NothingTold | None = None, asked: A
     prepared = speaking.prepared_for(asked.ledger, asked.caller, asked.actor, call)
     if not approval.editors and prepared.identity.ref != approval.ref:
         raise UnknownApproval(f"{intent_id} is an approval, and no intent; run its call again instead")
-    begun = await speaking.begin(asked.ledger, asked.caller, asked.actor, call)
+    begun = await speaking.begin(asked.ledger, asked.caller, asked.actor, call, takes_grants=False)
     if isinstance(begun, Replayed | ReplayedFailure):
         done = begun.effect
         raise IllegalMove(f"intent {intent_id} was executed before: {done.id} is {done.status}", effect=done)
