@@ -65,7 +65,7 @@ VERBS = {
     "cancel", "approve", "deny", "revoke_approval", "edit_approval", "get_approval", "view_approval", "approvals",
     "delegate", "end_delegation", "delegations", "grants", "end_grant", "apply_policy", "policy", "reconcile",
     "stop", "go", "stopped", "elsewhere",
-    "get_effect", "find_by_key", "key_of", "effects", "compensations", "events",
+    "get_effect", "find_by_key", "key_of", "recorded_args", "effects", "compensations", "events",
     "seal", "tree_head", "receipt", "export", "continue_journal", "rotate_keys", "revoke_key",
     "erase", "prune", "hold", "lift_hold", "holds",
     "start_run", "resume_run", "fork_run", "record", "record_all", "checkpoint", "end_run", "get_run", "runs",

@@ -83,6 +83,19 @@ if TYPE_CHECKING:
 class IndelibleError(Exception):
     """Is the root of everything Indelible raises."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep every attribute in a copy and across processes: a pool of processes raises what its worker raised."""
+        return as_it_is(self)
+
+
+def as_it_is(error: Exception) -> tuple[object, ...]:
+    """Say how to make an exception again without its `__init__`, which may need more than `args`."""
+    return _made_again, (type(error), error.args), error.__dict__
+
+
+def _made_again(kind: type[Exception], args: tuple[object, ...]) -> Exception:
+    return kind.__new__(kind, *args)
+
 
 class BadCall(IndelibleError, ValueError):
     """The request is wrong; correct it and call again. Nothing was recorded."""

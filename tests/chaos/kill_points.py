@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tests.chaos.worker import Manner, Work, perform_gated, perform_until_line, 
 
 # Short, so that a dead worker's claim is out by the time its batch is recovered; a caller waits far longer than that.
 TERMS = Terms(lease=0.25, wait=20.0, seals=True)
+RECOVERY = replace(TERMS, lease=30.0)
 BATCH = 16
 WIDTH = 4
 
@@ -152,7 +153,8 @@ def _visit(order: Order, report: Report, points: Sequence[Point], die: Callable[
             report.note("survived" if where is None else "killed")
             report.points += where is not None
             places.update([where] if where else [])
-        recovered = procs.ask_all(recover, ((work,) for work in works))
+        # The lease of the dead is short. A recovering worker keeps its own for longer, however busy the machine is.
+        recovered = procs.ask_all(recover, ((replace(work, terms=RECOVERY),) for work in works))
         for work, (_, point), (answers, violations) in zip(works, batch, recovered, strict=True):
             report.add([*violations, *_wrong(answers)], at=point)
             report.note("in doubt", sum(answer.kind == "in_doubt" for answer in answers))

@@ -13,6 +13,8 @@ from typing import Any
 
 from tests.chaos import subject
 
+_run = threading.Thread.run
+
 
 class LineKill:
     """Counts the library's lines in all threads once armed, and ends the process at the wanted one.
@@ -25,6 +27,7 @@ class LineKill:
         self.lines: list[str] = []
         self._last_words = last_words
         self._is_armed = False
+        self._installing = threading.Lock()
         self._ours: dict[str, bool] = {}
 
     def arm(self) -> None:
@@ -32,13 +35,23 @@ class LineKill:
         self._is_armed = True
 
     def __enter__(self) -> LineKill:
-        threading.settrace(self._on_call)
+        threading.Thread.run = self._run_traced  # type: ignore[method-assign]
         sys.settrace(self._on_call)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         sys.settrace(None)
-        threading.settrace(None)
+        threading.Thread.run = _run  # type: ignore[method-assign]
+
+    @property
+    def _run_traced(self) -> Callable[[threading.Thread], None]:
+        def run(thread: threading.Thread) -> None:
+            # `threading.settrace` takes no lock: of two threads that begin at once one would end in a RuntimeError.
+            with self._installing:
+                sys.settrace(self._on_call)
+            _run(thread)
+
+        return run
 
     def _on_call(self, frame: FrameType, event: str, argument: Any) -> Any:
         name = frame.f_code.co_filename

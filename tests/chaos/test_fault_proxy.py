@@ -12,8 +12,13 @@ from psycopg import errors
 from tests.chaos.fault_proxy import KINDS, FaultProxy, Kind, Plan
 from tests.chaos.wire import Exchange, Gatherer, Message, query
 from tests.postgres import PostgresServer, fresh_database
+from tests.waiting import eventually
 
 INSERT = "INSERT INTO marks VALUES (%s) RETURNING id"
+OTHERS = """
+SELECT count(*) FROM pg_stat_activity
+WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
 Warnings = list[str | None]
 
 
@@ -29,6 +34,8 @@ def tcp_url() -> Iterator[str]:
 def marks(tcp_url: str) -> Iterator[psycopg.Connection[tuple[int]]]:
     """A connection around the proxy."""
     with psycopg.connect(tcp_url, autocommit=True) as connection:
+        # What the test before sent and gave up may still be on its way into the table.
+        eventually(lambda: connection.execute(OTHERS).fetchone() == (0,))
         connection.execute("TRUNCATE marks")
         yield connection
 

@@ -95,6 +95,17 @@ def test_two_runs_are_two_and_so_are_two_agents(ledger: Ledger) -> None:
     assert len(bank.done) == 4
 
 
+@pytest.mark.parametrize("agent", [None, "billing"])
+def test_45_a_fork_replays_the_calls_of_an_agent(ledger: Ledger, agent: str | None) -> None:
+    bank = Bank()
+    transfer = transfers(bank)
+    ledger.start_run("one", agent="billing", intent="pay").release()
+    for run in ("one", None):
+        with agent_run(run or ledger.fork_run("one").id, ledger=ledger, agent=agent):
+            assert transfer("A", "B", 100) == {"receipt": 1}
+    assert len(bank.done) == 1
+
+
 def test_45_no_two_places_share_a_scope(ledger: Ledger) -> None:
     """A bar in a name made two agents, or an agent and a run, one."""
     bank = Bank()

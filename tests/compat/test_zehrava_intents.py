@@ -13,6 +13,7 @@ from indelible.core.effects.effect import Status
 from indelible.server.peers import zehrava_intents
 from tests.server.conftest import each_place as each_place
 from tests.server.places import Place
+from tests.waiting import eventually
 
 PROPOSAL: dict[str, Any] = {
     "payload": "Thank you, your issue is resolved.",
@@ -180,6 +181,27 @@ def test_79_an_intent_is_not_executed_after_the_time_it_asked_for(
     again = gate.propose(idempotency_key="late", expiresIn="30m").content
     assert (again["status"], again["intentId"]) == ("blocked", name)
     assert status_of(place, name) == "ready"
+
+
+def test_79_an_intent_that_another_one_replaced_is_executed_by_that_ones_id_alone(
+    place: Place, gate: Gate, ana: Gate
+) -> None:
+    """The older id claimed on the newer question's approval, whose time was then not looked at."""
+    replaced = gate.propose(idempotency_key="asked-twice").content["intentId"]
+    rules = {"rules": [{"name": "allowed", "match": {"tool": "*"}, "then": "allow"}]}
+    assert place.ask("PUT", "/v1/policy", "admin", {"content": rules, "reason": "another one"}).status_code == 200
+
+    def is_asked_anew() -> bool:
+        newest.append(gate.propose(idempotency_key="asked-twice").content["intentId"])
+        return bool(newest[-1] != replaced)
+
+    newest: list[str] = []
+    eventually(is_asked_anew)  # a server reads the policy from time to time
+    assert ana.act(newest[-1], "approve").status == 200
+
+    assert gate.act(replaced, "execute").status == 409
+    assert gate.act(newest[-1], "execute").status == 201
+    assert gate.act(replaced, "execute").status == 409
 
 
 def test_79_what_is_no_intent_is_refused(place: Place, gate: Gate) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import timedelta
 from hashlib import sha256
@@ -30,23 +30,26 @@ class Remembered:
     """Remembers versions in memory."""
 
     def __init__(self) -> None:
-        self.kept: dict[SheetRef, int] = {}
+        self.newest: dict[SheetRef, int] = {}
 
     def version(self, ref: SheetRef) -> int:
-        return self.kept.get(ref, 0)
+        return self.newest.get(ref, 0)
 
     def versions(self, kind: str) -> dict[SheetRef, int]:
-        return {ref: version for ref, version in self.kept.items() if ref.kind == kind}
+        return {ref: version for ref, version in self.newest.items() if ref.kind == kind}
+
+    def kept(self, kinds: Iterable[str]) -> dict[SheetRef, int]:
+        return {ref: version for ref, version in self.newest.items() if ref.kind in kinds}
 
     def note(self, ref: SheetRef, version: int) -> None:
-        self.kept[ref] = max(version, self.version(ref))
+        self.newest[ref] = max(version, self.version(ref))
 
     def keep(self, versions: Mapping[SheetRef, int]) -> None:
         for ref, version in versions.items():
             self.note(ref, version)
 
     def reset(self) -> None:
-        self.kept = {}
+        self.newest = {}
 
 
 def sign(message: bytes) -> bytes:

@@ -628,6 +628,14 @@ def test_a_sheet_that_somebody_else_has_changed_is_not_written_over(found: Sheet
     assert next_step(writing(given(written)), None, NOON, SEQ, {given().ref: found}) == Step(Outrun(found))
 
 
+@pytest.mark.parametrize(("after", "is_late"), [(None, False), (SEQ - 1, False), (SEQ - 2, True), (SEQ, True)])
+def test_87_what_was_decided_on_a_whole_run_is_written_only_if_nobody_wrote_to_it_since(
+    after: int | None, is_late: bool
+) -> None:
+    step = next_step(replace(writing(given()), after=after), None, NOON, SEQ, {given().ref: None})
+    assert step == Step(Outrun(None)) if is_late else step.answer == Recorded("r", SEQ)
+
+
 def test_a_sheet_that_is_kept_aside_changes_without_an_event() -> None:
     kept = message()
     assert keeping(kept).ref == Ref("default", "", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,8 @@ def test_95_a_tools_redaction_holds_for_its_compensation(ledger: Driver) -> None
     assert "123-45-6789" not in str(undone.detail)
 
 
-def test_38_what_a_compensation_runs_with_cannot_be_edited(ledger: Driver) -> None:
+def test_38_what_a_compensation_runs_with_cannot_be_edited(shell: Shell) -> None:
+    ledger = shell.open(wait=timedelta(0))
     undone: list[Any] = []
     shop(ledger, lambda effect: undone.append(effect.args["n"]))
     ledger.apply_policy(

@@ -449,3 +449,21 @@ def test_the_callers_own_request_stays_as_it_is(quick: Ledger, provider: Provide
     assert "Idempotency-Key" not in prepared.headers
     assert len(set(provider.keys)) == 6
     assert None not in provider.keys
+
+
+def test_37_a_request_that_urllib3_writes_by_itself_is_noted_too(ledger: Ledger, provider: Provider) -> None:
+    """urllib3 1 sends a streamed body with `putrequest` and `send`, and never calls `request` of its connection."""
+    adapter = IdempotencyAdapter()
+
+    def pay(effect: RunningEffect) -> None:
+        connection = adapter.poolmanager.connection_from_url(provider.url)._get_conn()
+        connection.putrequest("POST", "/v1/charges")
+        connection.putheader("Content-Length", "13")
+        connection.endheaders()
+        connection.send(b'{"amount": 5}')
+        connection.close()
+        raise ConnectionError("the answer was lost")
+
+    with pytest.raises(ConnectionError):
+        run(ledger, pay)
+    assert status(ledger) == "in_doubt"

@@ -266,6 +266,23 @@ def test_what_must_not_be_recorded_is_not_and_still_runs(ledger: Ledger, tmp_pat
     assert b"abcdefghijklmnop0123" not in (effect.args_json or b"") + (effect.detail_json or b"")
 
 
+@pytest.mark.parametrize("redact", [["token"], ["args.command"]])
+def test_a_read_with_redacted_parts_that_is_called_again_is_the_call_that_was_asked_about(
+    ledger: Ledger, tmp_path: Path, redact: list[str]
+) -> None:
+    terms = {"Bash": {"redact": redact, "side_effect": "read", "approval": "required"}}
+    secret = {"command": "curl -H 'Authorization: Bearer abcdefghijklmnop0123'"}
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", terms=terms, allows=True)
+    denial(hook.answer(told(use="toolu_1", args=secret)))
+    denial(hook.answer(told(use="toolu_2", args={"command": secret["command"] + "4"})))
+    asked = ledger.approvals(status="pending")
+    assert len(asked) == 2, "another secret is another call"
+    for question in asked:
+        ledger.approve(question, digest=question.digest, by="ana")
+    denial(hook.answer(told(use="toolu_3", args=secret)), "allow")
+    assert len(ledger.effects()) == 2
+
+
 def test_edited_arguments_with_redacted_parts_are_not_carried_out(ledger: Ledger, tmp_path: Path) -> None:
     terms = {"Bash": {"redact": ["args.key"], "approval": "required"}}
     hook = ClaudeCodeHook(ledger, tmp_path / "claims", terms=terms, defers=True)

@@ -16,7 +16,7 @@ from agents import Agent, Runner, function_tool, set_tracing_disabled, tool_name
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tool_context import ToolContext
 from langchain.agents import AgentState, create_agent
-from langchain_core.messages import AIMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.runnables import RunnableBranch, RunnableConfig, RunnableLambda, RunnableParallel
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -704,6 +704,38 @@ def test_53_a_payment_in_a_subgraph_is_the_same_payment_in_one_turn(plain: Ledge
     graph.compile(checkpointer=InMemorySaver()).invoke(HELLO, T1)
     # An id tells calls apart within the conversation of its own graph.
     assert len(paid) == (1 if dedupe is None else 2)
+
+
+def test_53_a_fork_replays_the_calls_of_a_subgraph(plain: Ledger) -> None:
+    """A range whose name held the run's was in no fork: a read was made again, and a payment refused."""
+    made: list[str] = []
+
+    def pay(order: str) -> str:
+        """Pays."""
+        made.append(f"pay {order}")
+        return "paid"
+
+    def look(order: str) -> str:
+        """Looks."""
+        made.append(f"look {order}")
+        return "seen"
+
+    terms = {"pay": {"side_effect": "payment", "dedupe": "call"}, "look": {"side_effect": "read"}}
+    asked = calls(("pay", {"order": "1"}, "call_Xa"), ("look", {"order": "1"}, "call_Xb"))
+
+    def goes(run: str) -> list[str]:
+        below = tools_after(ledger_tool_node([pay, look], plain, terms=terms, run=run), asked)
+        graph = StateGraph(MessagesState)
+        graph.add_node("clerk", below.compile())
+        graph.add_edge(START, "clerk")
+        thread: RunnableConfig = {"configurable": {"thread_id": run}}
+        said = {"messages": [HumanMessage("go", id="m1")]}
+        return [one.text for one in graph.compile(checkpointer=InMemorySaver()).invoke(said, thread)["messages"][-2:]]
+
+    with plain.start_run("order-1", agent="clerk", intent="pay"):
+        assert goes("order-1") == ["paid", "seen"]
+    assert goes(plain.fork_run("order-1").id) == ["paid", "seen"]
+    assert sorted(made) == ["look 1", "pay 1"]
 
 
 class _To(BaseModel):

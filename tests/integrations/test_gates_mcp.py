@@ -19,7 +19,7 @@ from agents.mcp import MCPServerStreamableHttp
 from agents.testing import ScriptedModel, assistant_message, function_call
 from mcp import StdioServerParameters
 from mcp.client import Client
-from mcp.server import Server
+from mcp.server import MCPServer, Server
 from mcp.shared.memory import create_client_server_memory_streams
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
@@ -27,6 +27,7 @@ from pydantic_ai.models.function import FunctionModel
 
 from indelible import AsyncLedger, instrument, migrate
 from indelible.integrations.mcp import ledger_proxy
+from indelible.integrations.results import plain
 from tests.integrations import mcp_bank
 
 pytestmark = pytest.mark.anyio
@@ -64,16 +65,76 @@ class Bank:
 
 
 @asynccontextmanager
-async def connected(ledger: AsyncLedger, bank: Bank, way: str, terms: Any) -> AsyncIterator[Client]:
+async def connected(
+    ledger: AsyncLedger, bank: Bank, way: str, terms: Any, run: str = "order-1"
+) -> AsyncIterator[Client]:
     """Connect to a bank, by a proxy or under `instrument()`."""
     async with Client(bank.server) as plain:
         if way == "instrument":
-            with instrument(ledger, terms=terms), ledger.in_run("order-1"):
+            with instrument(ledger, terms=terms), ledger.in_run(run):
                 yield plain
             return
         words: dict[str, Any] = {"server": bank.name} if way == "named" else {}
-        async with Client(ledger_proxy(ledger, plain, run="order-1", terms=terms, **words)) as behind:
+        async with Client(ledger_proxy(ledger, plain, run=run, terms=terms, **words)) as behind:
             yield behind
+
+
+async def test_96_a_compensation_reads_what_an_mcp_tool_gave(store_url: str) -> None:
+    """It got the envelope of the protocol, so what the page says raised a KeyError, and the call stayed in doubt."""
+    migrate(store_url)
+    server, undone = MCPServer("bank"), list[Any]()
+
+    @server.tool()
+    def charge(amount: int) -> dict[str, Any]:
+        """Charges."""
+        return {"id": f"ch_{amount}"}
+
+    @server.tool(structured_output=False)
+    def say(amount: int) -> str:
+        """Says."""
+        return f"said {amount}"
+
+    async with AsyncLedger.open(
+        store_url, seal=False, compensate=lambda effect: undone.append(plain(effect.detail))
+    ) as ledger:
+        async with ledger.start_run("order-1", agent="clerk", intent="pay"), Client(server) as upstream:
+            words: Any = {"run": "order-1", "side_effect": "payment"}
+            async with Client(ledger_proxy(ledger, upstream, **words)) as client:
+                for tool in ("charge", "say"):
+                    await client.call_tool(tool, {"amount": 1})
+        assert {one.status for one in await ledger.compensate("order-1")} == {"done"}
+    assert undone == ["said 1", {"id": "ch_1"}]
+
+
+@pytest.mark.parametrize("is_structured", [True, False])
+@pytest.mark.parametrize("kind", ["objects", "texts"])
+async def test_95_a_path_reaches_the_items_that_an_mcp_tool_gives(
+    ledger: AsyncLedger, kind: str, is_structured: bool
+) -> None:
+    """The SDK tells each item of a list as a text of its own beside the list, and those stood on the record."""
+    server, secret = MCPServer("bank"), "078-05-1120"
+    words: Any = {"structured_output": is_structured}
+
+    if kind == "objects":
+
+        @server.tool("look", **words)
+        def look_at() -> list[dict[str, Any]]:
+            return [{"id": 1, "ssn": secret}, {"id": 2, "ssn": secret}]
+    else:
+
+        @server.tool("look", **words)
+        def look() -> list[str]:
+            return [secret, f"{secret} too"]
+
+    terms = {"look": {"side_effect": "read", "redact": ["result[].ssn" if kind == "objects" else "result[]"]}}
+    async with (
+        Client(server) as upstream,
+        Client(ledger_proxy(ledger, upstream, run="order-1", terms=terms)) as client,
+    ):
+        assert not (await client.call_tool("look", {})).is_error
+    (effect,) = await ledger.effects(run_id="order-1")
+    assert effect.status == "succeeded"
+    assert secret.encode() not in (effect.detail_json or b"")
 
 
 async def approve(ledger: AsyncLedger) -> None:
@@ -91,6 +152,81 @@ async def test_91_an_approval_of_one_server_is_not_spent_at_another(ledger: Asyn
         await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)
     assert (one.paid, other.paid) == (0, 0)
     assert len(await ledger.approvals(status="pending")) == 1
+
+
+async def agrees(ctx: Any, params: Any) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"decision": "approve"})
+
+
+@pytest.mark.parametrize("answer", [types.ErrorData(code=-32601, message="no forms here"), types.EmptyResult()])
+async def test_91_a_client_that_cannot_answer_a_form_is_told_that_the_call_waits(
+    ledger: AsyncLedger, answer: Any
+) -> None:
+    bank = Bank("bank-a")
+
+    async def cannot(ctx: Any, params: Any) -> Any:
+        return answer
+
+    async with (
+        Client(bank.server) as upstream,
+        Client(
+            ledger_proxy(ledger, upstream, run="order-1", terms={"pay": ASKS}),
+            mode="legacy",
+            elicitation_callback=cannot,
+        ) as client,
+    ):
+        told = await client.call_tool("pay", {"amount": 5})
+        (asked,) = await ledger.approvals(status="pending")
+        assert told.is_error
+        assert asked.id in str(told.content)
+        await approve(ledger)
+        assert not (await client.call_tool("pay", {"amount": 5})).is_error
+    assert bank.paid == 1
+
+
+@pytest.mark.parametrize("redact", [[], ["args.pin"], ["args.pin", "args.card"]], ids=["plain", "part", "all"])
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy", "terminal"])
+async def test_91_an_approved_read_runs_when_it_is_called_again(
+    ledger: AsyncLedger, mode: str, redact: list[str]
+) -> None:
+    """Of redacted arguments, each call was another one: its approval was asked for anew, for ever."""
+    bank, args = Bank("bank-a"), {"pin": "4711-secret", "card": "c1"}
+    words: Any = {"terms": {"pay": {"side_effect": "read", "approval": "required", "redact": redact}}}
+    client_words: Any = {"mode": "legacy"}
+    if mode != "terminal":
+        client_words, words["approver"] = {"mode": mode, "elicitation_callback": agrees}, "ana"
+    async with (
+        Client(bank.server) as upstream,
+        Client(ledger_proxy(ledger, upstream, run="order-1", **words), **client_words) as client,
+    ):
+        told = await client.call_tool("pay", args)
+        if mode == "terminal":
+            await client.call_tool("pay", {**args, "pin": "4712-secret"})
+            for asked in await ledger.approvals(status="pending"):
+                await ledger.approve(asked, digest=asked.digest, by="ana")
+            told = await client.call_tool("pay", args)
+    assert not told.is_error, told.content
+    assert bank.paid == 1
+    assert len(await ledger.approvals()) == (2 if mode == "terminal" else 1), "another secret is another call"
+
+
+@pytest.mark.parametrize("way", ["instrument", "named", "proxy"])
+@pytest.mark.parametrize("words", [{}, {"scope": "orders"}], ids=["plain", "scope"])
+async def test_91_a_fork_replays_the_calls_of_a_server(ledger: AsyncLedger, way: str, words: dict[str, Any]) -> None:
+    """A range whose name held the run's was in no fork: each call was refused as one that is not on the record."""
+    bank, other, terms = Bank("bank-a"), Bank("bank-b"), {"pay": {**PAYS, **words}}
+    async with ledger.start_run("order-1", agent="clerk", intent="pay"), connected(ledger, bank, way, terms) as client:
+        first = await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)
+    fork = await ledger.fork_run("order-1")
+    again = await ledger.fork_run(fork.id)
+    for run in (fork.id, again.id):
+        async with connected(ledger, bank, way, terms, run) as client:
+            told = await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)
+            assert (told.is_error, told.content[0]) == (False, first.content[0])
+        if way != "proxy":
+            async with connected(ledger, other, way, terms, run) as client:
+                assert (await client.session.call_tool("pay", {"amount": 5}, allow_input_required=True)).is_error
+    assert (bank.paid, other.paid) == (1, 0)
 
 
 @pytest.mark.parametrize("way", ["instrument", "named"])

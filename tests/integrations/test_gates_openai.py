@@ -284,8 +284,8 @@ async def test_f1_a_server_that_is_set_to_retry_later_is_refused_when_it_is_call
     assert (paid.exists(), plain.effects()) == (False, [])
 
 
-async def paid_at(ledger: Ledger, server: MCPServerStdio, call_id: str) -> Any:
-    with ledger.in_run("order-1"):
+async def paid_at(ledger: Ledger, server: MCPServerStdio, call_id: str, run: str = "order-1") -> Any:
+    with ledger.in_run(run):
         return await Runner.run(Agent(name="clerk", model=calling("pay", call_id), mcp_servers=[server]), "go")
 
 
@@ -311,6 +311,52 @@ async def test_91_calls_of_two_mcp_servers_are_two_calls(plain: Ledger, tmp_path
                 await paid_at(plain, one, call_id)
                 await paid_at(plain, other, call_id)
     assert [len((tmp_path / name).read_text().splitlines()) for name in "ab"] == [1, 1]
+
+
+@pytest.mark.parametrize("arguments", ['{"amount": ', "[1]", "null", '{"amount": NaN}', '{"amount": 1e999}'])
+@pytest.mark.parametrize("kind", ["function", "schema"])
+async def test_a_run_goes_on_after_arguments_that_nobody_can_read(ledger: Ledger, kind: str, arguments: str) -> None:
+    """The SDK interrupts the run for such, and answering that raised: so no call of this answer went on."""
+    paid: list[float] = []
+
+    @function_tool
+    def pay(amount: float) -> str:
+        """Pays."""
+        paid.append(amount)
+        return "paid"
+
+    async def look(context: Any, said: str) -> str:
+        raise AssertionError("it is not entered")
+
+    schema = {"type": "object", "properties": {"amount": {"type": "number"}}, "required": ["amount"]}
+    bare = FunctionTool(name="look", description="", params_json_schema=schema, on_invoke_tool=look)
+    unread = "pay" if kind == "function" else "look"
+    turns: Any = [
+        [function_call(unread, arguments, call_id="call_Xa"), function_call("pay", {"amount": 5}, call_id="call_Xb")],
+        [assistant_message("done")],
+    ]
+    gate = LedgerTools(ledger, run="order-1", terms={"pay": ASKS})
+    agent = Agent(name="clerk", model=ScriptedModel(turns), tools=gate.tools([pay, bare]))
+    state = (await Runner.run(agent, "go")).to_state()
+    assert [one["tool"] for one in await gate.questions(state)] == ["pay"]
+    (asked,) = ledger.approvals(status="pending")
+    ledger.approve(asked, digest=asked.digest, by="ana")
+    assert await gate.answer(state) == []
+    result = await Runner.run(agent, state)
+    assert result.final_output == "done"
+    heard = {one.raw_item["call_id"]: one.output for one in result.new_items if one.type == "tool_call_output_item"}
+    assert heard["call_Xa"].startswith(f"{unread} was not called")
+    assert (heard["call_Xb"], paid) == ("paid", [5.0])
+
+
+async def test_91_a_fork_replays_the_calls_of_an_mcp_server(plain: Ledger, tmp_path: Path) -> None:
+    with instrument(plain, terms={"pay": PAYS}):
+        async with bank(tmp_path / "a", name="bank-a") as server:
+            with plain.start_run("order-1", agent="clerk", intent="pay"):
+                first = outputs(await paid_at(plain, server, "call_Xa"))
+            fork = plain.fork_run("order-1")
+            assert outputs(await paid_at(plain, server, "call_Xa", fork.id)) == first
+    assert len((tmp_path / "a").read_text().splitlines()) == 1
 
 
 # The tool's own question, after the ledger's

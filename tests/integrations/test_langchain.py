@@ -6,13 +6,18 @@ import asyncio
 import hmac
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import closing
+from contextlib import closing, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware, SummarizationMiddleware, ToolRetryMiddleware
+from langchain.agents.middleware import (
+    AgentMiddleware,
+    ModelRetryMiddleware,
+    SummarizationMiddleware,
+    ToolRetryMiddleware,
+)
 from langchain.agents.middleware.tool_error import ToolErrorMiddleware
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import InjectedToolCallId, StructuredTool, tool
@@ -626,3 +631,109 @@ def test_a_tool_that_hands_over_to_the_graph_above_does_so_again_when_it_is_repl
     assert len(till.charged) == 1
     (effect,) = quick.effects(tool="charge")
     assert (effect.run_id, effect.scope) == ("order-123", "order-123")
+
+
+class Asks(AgentMiddleware[Any, Any, Any]):
+    """Asks again, each time by another request, until there is no more to ask."""
+
+    def __init__(self, *changes: dict[str, Any]) -> None:
+        super().__init__()
+        self.changes = changes
+        self.heard: list[str] = []
+        self.crashes = False
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        """Ask."""
+        answers = [handler(request.override(**change)) for change in ({}, *self.changes)]
+        self.heard = [str(one.result[0].content) for one in answers]
+        self.crash()
+        return answers[-1]
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        """Ask in an event loop."""
+        answers = [await handler(request.override(**change)) for change in ({}, *self.changes)]
+        self.heard = [str(one.result[0].content) for one in answers]
+        self.crash()
+        return answers[-1]
+
+    def crash(self) -> None:
+        """End the step before its answer is in the state."""
+        if self.crashes:
+            raise KeyboardInterrupt
+
+
+@tool
+def look(order: str) -> str:
+    """Looks."""
+    return order
+
+
+OTHERWISE: list[dict[str, Any]] = [
+    {"tool_choice": "none"},
+    {"tools": [look]},
+    {"model_settings": {"temperature": 1}},
+    {},
+]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("change", OTHERWISE, ids=lambda change: next(iter(change), "again"))
+def test_a_model_that_is_asked_otherwise_or_again_in_one_step_is_asked(
+    quick: Ledger, change: dict[str, Any], is_async: bool
+) -> None:
+    """It gave the first answer to each request of the step. An agent that is resumed hears them all as they were."""
+    saver, asked = InMemorySaver(), {"messages": [HumanMessage("hi", id="m1")]}
+
+    def goes(model: Scripted, given: Any, *, crashes: bool) -> list[str]:
+        asks = Asks(change, change)
+        asks.crashes = crashes
+        made = create_agent(model, [look], checkpointer=saver, middleware=[asks, LedgerMiddleware(quick)])
+        with pytest.raises(KeyboardInterrupt) if crashes else nullcontext():
+            _ = asyncio.run(made.ainvoke(given, THREAD)) if is_async else made.invoke(given, THREAD)
+        return asks.heard
+
+    assert goes(Scripted(responses=[AIMessage(one) for one in "abcd"]), asked, crashes=True) == ["a", "b", "c"]
+    for crashes in (True, False):
+        assert goes(Scripted(responses=[AIMessage("x")]), None, crashes=crashes) == ["a", "b", "c"]
+
+
+def test_a_model_of_another_name_is_asked(quick: Ledger) -> None:
+    class Named(Scripted):
+        model_name: str = ""
+
+    models = [Named(responses=[AIMessage(name)], model_name=name) for name in ("small", "big")]
+    asks = Asks({"model": models[1]}, {"model": models[0]})
+    agent = create_agent(models[0], [look], checkpointer=InMemorySaver(), middleware=[asks, LedgerMiddleware(quick)])
+    agent.invoke({"messages": [HumanMessage("hi", id="m1")]}, THREAD)
+    assert asks.heard == ["small", "big", "small"]
+
+
+def test_a_model_that_is_asked_again_because_it_failed_is_asked_for_the_same_turn(quick: Ledger) -> None:
+    fails = [1, 1]
+
+    class Fails(Scripted):
+        def _generate(self, *args: Any, **words: Any) -> Any:
+            if fails:
+                fails.pop()
+                raise ConnectionError("away")
+            return super()._generate(*args, **words)
+
+    retry = ModelRetryMiddleware(max_retries=3, initial_delay=0, jitter=False)
+    model = Fails(responses=[AIMessage("done")])
+    agent = create_agent(model, [look], checkpointer=InMemorySaver(), middleware=[retry, LedgerMiddleware(quick)])
+    agent.invoke({"messages": [HumanMessage("hi", id="m1")]}, THREAD)
+    (turn,) = quick.effects()
+    assert (turn.status, turn.attempt) == ("succeeded", 3)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("half", [{"amount": float("nan")}, {"amount": 5, "order": "\ud83d"}], ids=["nan", "surrogate"])
+def test_05_an_answer_that_cannot_be_recorded_is_handed_on(quick: Ledger, half: dict[str, Any], is_async: bool) -> None:
+    """It ended the agent, and its turn was said to be in doubt: the model is to hear of arguments that do not fit."""
+    till, bad = Till(), calls(("charge", {"order": "a", "amount": 5, **half}, "c1"))
+    model = Scripted(responses=[bad, AIMessage("half an emoji: \ud83d")])
+    made = create_agent(model, [till.tool], middleware=[LedgerMiddleware(quick)], checkpointer=InMemorySaver())
+    out = asyncio.run(made.ainvoke(HELLO, THREAD)) if is_async else made.invoke(HELLO, THREAD)
+    assert "was not called" in said(out)[0].content
+    assert out["messages"][-1].content == "half an emoji: \ud83d"
+    assert (till.charged, {one.status for one in quick.effects()}) == ([], {"ready"})

@@ -515,3 +515,22 @@ async def test_37_an_output_function_that_a_person_settled_gives_what_they_said(
         await ledger.settle(effect, Succeeded(value), by="ana", evidence="found at the bank")
         result = await agent.run("pay", conversation_id="order-1")
     assert (result.output, entered) == (value, ["o1"])
+
+
+@pytest.mark.parametrize("model_turns", [True, False])
+async def test_05_an_answer_that_cannot_be_recorded_is_handed_on(ledger: AsyncLedger, model_turns: bool) -> None:
+    charged: list[Any] = []
+
+    def charge(amount: float) -> str:
+        """Charges."""
+        charged.append(amount)
+        return "charged"
+
+    model = Scripted([ToolCallPart("charge", {"amount": float("nan")}, tool_call_id="c1")])
+    words: Any = {"model_turns": model_turns, "side_effect": "payment"}
+    agent = Agent(FunctionModel(model), tools=[Tool(charge)], capabilities=[LedgerCapability(ledger, **words)])
+    result = await agent.run("go", conversation_id="order-1")
+    (heard,) = returned(result.all_messages())
+    assert "was not called" in heard
+    assert (charged, result.output) == ([], "done")
+    assert await ledger.effects(status="in_doubt") == []

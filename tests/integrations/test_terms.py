@@ -42,6 +42,7 @@ def test_what_tells_calls_apart_is_said_once() -> None:
         Terms({"charge": {"dedupe": "occurrence", "key": ["order"]}}, {})
 
 
+TEXT = {"type": "text", "text": "charged"}
 MESSAGE = {"$message": {"type": "tool", "data": {"content": "charged"}}}
 
 
@@ -56,6 +57,15 @@ MESSAGE = {"$message": {"type": "tool", "data": {"content": "charged"}}}
         ({"gave": {"charged": 5}, "is_return": False}, {"charged": 5}),
         ({"gave": {"return_value": "ok", "content": "see"}, "is_return": True}, "ok"),
         ({"gave": 1, "also": 2}, {"gave": 1, "also": 2}),
+        ({"gave": {"id": 1}, "actions": {"state_delta": {}}}, {"id": 1}),
+        ({"gave": [{"text": "charged"}, {"text": "twice"}]}, "charged\ntwice"),
+        ({"gave": [{"json": {"id": 1}}]}, {"id": 1}),
+        ({"gave": [{"image": {}}, {"text": "x"}]}, [{"image": {}}, {"text": "x"}]),
+        ({"content": [TEXT], "structuredContent": {"id": 1}, "isError": False}, {"id": 1}),
+        ({"content": [TEXT, TEXT], "isError": False, "_meta": {}}, "charged\ncharged"),
+        ({"content": [TEXT, {"type": "image"}]}, [TEXT, {"type": "image"}]),
+        ({"content": [TEXT], "also": 2}, {"content": [TEXT], "also": 2}),
+        ({"content": ["a", "b"]}, {"content": ["a", "b"]}),
         ("charged", "charged"),
     ],
 )

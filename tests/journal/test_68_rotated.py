@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -20,7 +17,7 @@ import pytest
 
 from indelible import Ledger, migrate
 from indelible.core.journal.notes import Note, parse_note
-from indelible.errors import JournalError
+from indelible.errors import JournalError, SignerRefused
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.journal.exports.exporting import export, save_receipt
@@ -29,6 +26,7 @@ from indelible.journal.exports.standalone import standalone_verifier
 from indelible.runs.packets import check_packet
 from indelible.stores.remote import RemoteStore
 from tests.journal.exported import call, key_of, store_of
+from tests.journal.in_node import in_node
 from tests.journal.tampering import Database
 from tests.journal.test_set_back import Backup
 from tests.lending import lent_folder
@@ -128,21 +126,14 @@ def test_68_zips_packets_and_reports_do_too(rotated: tuple[Ledger, list[str]], s
             assert standalone(path, key) == 0, name
         check_packet(packet, key)
     reports = [tmp_path / f"{name}.html" for name in files]
-    assert in_node(reports, keys) == ["verified"] * len(reports) * len(keys)
+    assert verdicts_of(reports, keys) == ["verified"] * len(reports) * len(keys)
     stranger = keys[0][:-4] + "AAA="
-    assert "verified" not in in_node(reports, [stranger])
+    assert "verified" not in verdicts_of(reports, [stranger])
 
 
-def in_node(reports: list[Path], keys: list[str]) -> list[str]:
+def verdicts_of(reports: list[Path], keys: list[str]) -> list[str]:
     """Return the verdict of each report's own verifier with each key, from one process."""
-    node = shutil.which("node")
-    if node is None:
-        assert os.environ.get("INDELIBLE_BROWSER") != "required", "reports are judged by Node"
-        pytest.skip("reports are judged by Node, and there is none")
-    done = subprocess.run(
-        [node, "-e", _JUDGE, *map(str, reports)], input=json.dumps(keys), capture_output=True, text=True, check=True
-    )
-    found: list[str] = json.loads(done.stdout)
+    found: list[str] = in_node(_JUDGE, *map(str, reports), given=keys)
     return found
 
 
@@ -270,3 +261,43 @@ def test_68_a_rotation_that_the_old_key_did_not_sign_leads_nowhere(
         assert standalone(tmp_path / "run", keys[0]) == 1
         changed(list(note.signatures))
     assert verify(tmp_path / "run", [keys[0]]).verdict == "verified"
+
+
+@pytest.mark.parametrize("first", ["default", "other"], ids=["one tenant", "another tenant goes on first"])
+def test_68_a_rotation_is_refused_before_it_begins_where_a_loss_is_not_declared(
+    store_url: str, own_keys: Path, first: str
+) -> None:
+    """It wrote a rotation that did not follow the lost one, and no key verified the journal any more."""
+    migrate(store_url)
+    place: dict[str, Any] = {"url": store_url, "seal": True}
+    backup = Backup(store_url)
+    with Ledger.open(**place) as ledger, Ledger.open(**place, tenant="other") as other:
+        for one in (ledger, other):
+            one.run(call("charge", "order-1", n=1), lambda effect: 1)
+            one.seal()
+        pinned = [key_of(ledger)]
+    backup.make()
+    with Ledger.open(**place) as ledger:
+        ledger.rotate_keys()
+        ring: Any = ledger._engine.notary._ring()
+        (retired,) = [key.id for key in ring.all_keys() if key.status == "retired"]
+        pinned.append(key_of(ledger))
+    backup.put_back()
+    if first == "other":
+        with Ledger.open(**place, tenant="other") as other:
+            other.continue_journal()
+    with Ledger.open(**place, tenant=first) as ledger:
+        with pytest.raises(SignerRefused):
+            ledger.rotate_keys()
+        with pytest.raises(SignerRefused):
+            ledger.revoke_key(retired)
+    for tenant in {"default", "other"} - {first} | {"default"}:
+        with Ledger.open(**place, tenant=tenant) as ledger:
+            ledger.continue_journal()
+    with Ledger.open(**place) as ledger:
+        ledger.run(call("charge", "order-1", n=2), lambda effect: 1)
+        ledger.rotate_keys()
+        ledger.seal()
+        for key in [*pinned, key_of(ledger)]:
+            report = verify(LiveEvidence(ledger._engine.store, ledger.tenant), [key])
+            assert report.verdict == "verified", report.why

@@ -16,10 +16,13 @@ from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
 from indelible.core.privacy.forgetting import HOLD_LIFTED
+from indelible.core.sheets import SheetRef
 from indelible.engine.mint import SystemMint
 from indelible.errors import IndelibleError, OnHold, RecordForged, SignerRefused
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
+from indelible.journal.examining import EXAMINED
+from indelible.journal.keys.newest import NewestVersions
 from indelible.migrating.moving import move_tenant
 from indelible.server.signin.credentials import Credentials
 from indelible.stores import open_store
@@ -293,6 +296,54 @@ def test_98_a_hold_is_not_lifted_without_a_key(place: Place, lift: Callable[[Pla
             assert [hold.run_id for hold in ledger.holds()] == ["order-1"]
         with pytest.raises((OnHold, RecordForged)):
             ledger.erase(run_id="order-1", by="ana", reason="asked by the customer")
+
+
+def taken_into_the_tree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with place.opened() as ledger:  # and killed before it signed the head
+        ledger._engine.notary.sealer().integrate()
+
+
+def another_seals_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seal while another process seals all of it, just after this one saw how far the tree was examined."""
+    taken_into_the_tree(place, monkeypatch)
+    real = NewestVersions.version
+    looks = iter([False, True])  # first when it begins, then when it reads on
+
+    def version(newest: NewestVersions, ref: SheetRef) -> int:
+        found = real(newest, ref)
+        if ref == EXAMINED and next(looks, False):
+            with place.opened() as other:
+                other.seal()
+        return found
+
+    with place.opened() as ledger:
+        sealer = ledger._engine.notary.sealer()
+        monkeypatch.setattr(NewestVersions, "version", version)
+        sealer.seal()
+        assert next(looks, None) is None
+
+
+@pytest.mark.parametrize("how", [*HOW, taken_into_the_tree, another_seals_meanwhile])
+def test_98_a_hold_is_counted_once_wherever_a_seal_ended(
+    place: Place, monkeypatch: pytest.MonkeyPatch, how: Any
+) -> None:
+    with place.opened() as ledger:
+        ledger.apply_policy(POLICY, by="ana")
+        ledger.run(mail(0, "order-1"), lambda effect: "secret evidence")
+        ledger.seal()
+    shutil.copytree(place.keys, place.keys.with_name("backup"))
+    with place.opened() as ledger:
+        ledger.run(charge(10), lambda effect: "charged")
+        hold = ledger.hold(run_id="order-1", by="ana", reason="a lawsuit")
+        ledger.lift_hold(hold.id, by="ana", reason="it ended")
+    how(place, monkeypatch)
+    for number in range(2):  # also a process that comes later
+        with place.opened() as ledger:
+            ledger.run(charge(20 + number), lambda effect: "charged")
+            ledger.seal()
+            assert (ledger.stopped(), ledger.holds()) == (None, [])
+    with place.opened() as ledger:
+        ledger.erase(run_id="order-1", by="ana", reason="asked by the customer")
 
 
 # A move

@@ -28,6 +28,7 @@ def test_what_one_keeps_the_others_know(path: Path) -> None:
     assert mine.versions("budget") == {ONE: 9, TWO: 5}
     assert theirs.versions("budget") == {ONE: 3, TWO: 5}
     assert NewestVersions(path).versions("grant") == {GRANT: 1}
+    assert mine.kept(["budget", "grant"]) == {ONE: 3, TWO: 5, GRANT: 1}, "and what is noted is not kept"
 
 
 def test_a_process_reads_only_what_was_added(path: Path) -> None:

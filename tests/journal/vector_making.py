@@ -13,10 +13,12 @@ import zipfile
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.rotation import rotation_facts
 from indelible.core.journal.tiles import pack_entries, unpack_entries
 from indelible.core.values.canonical import decode, encode
@@ -45,6 +47,7 @@ from tests.journal.vector_books import (
     relabelled,
     rotated,
     sealed,
+    signed,
 )
 
 WHERE = Path(__file__).parents[2] / "src/indelible/testing/record/vectors.json.gz"
@@ -313,6 +316,9 @@ FINE: dict[str, Change] = {
     "fine: a run with a quote in its name": lambda book: [
         event.update(run='a "run"\\\n') for event in book.events if event["run"] == "run-2"
     ],
+    "fine: a run with letters of an escape after a backslash": lambda book: [
+        event.update(run="C:\\udata") for event in book.events if event["run"] == "run-2"
+    ],
     "fine: a type that nobody knows": put(13, type="acme_thing", run="acme", seq=0, facts={"x": [None, True, -7]}),
     "fine: a fact nested 64 deep": lambda book: book.events[13].update({"type": "acme_thing", RAW: _nested}),
     "fine: a large number in clear": put(13, type="acme_thing", run="acme", seq=0, facts={"x": 2**53 - 1}),
@@ -408,6 +414,22 @@ def keys() -> Iterator[Vector]:
 
 
 # ── values ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+def encrypted(content: bytes) -> bytes:
+    return b'{"$encrypted":"%s"}' % b64encode(content)
+
+
+TAGGED = {
+    "$int": b"9007199254740993",
+    "$decimal": b"1.1",
+    "$datetime": b"2028-02-29T12:00:00Z",
+    "$date": b"2028-02-29",
+    "$time": b"23:59:59.500000",
+    "$duration": b"-1",
+    "$uuid": b"00112233-4455-6677-8899-aabbccddeeff",
+    "$bytes": b"/w==",
+    "$redacted": b"ab" * 32,
+    "$encrypted": b64encode(b"\x01" + b"\xff" * 52),
+}
 CANONICAL = {
     "a space": b'{"amount": 5}',
     "members in another order": b'{"b":1,"a":2}',
@@ -440,6 +462,12 @@ CANONICAL = {
     "bytes that are no base64": b'{"$bytes":"?"}',
     "a mark that is short": b'{"$redacted":"ab"}',
     "a tag with a number": b'{"$int":5}',
+    "lists 65 deep": b"[" * 65 + b"]" * 65,
+    "a tag that is no value inside of 64 lists": b"[" * 64 + b'{"$decimal":"1.10"}' + b"]" * 64,
+    "a decimal of a larger exponent than there is": b'{"$decimal":"1E+1000000000000000000"}',
+    "encrypted, too short": encrypted(b"\x01" + b"\xff" * 51),
+    "encrypted, of another version": encrypted(b"\x02" + b"\xff" * 52),
+    "half a letter after a backslash": b'{"a":"\\\\\\ud800"}',
 }
 ALSO_CANONICAL = {
     "a fraction": b'{"a":0.1}',
@@ -453,6 +481,17 @@ ALSO_CANONICAL = {
     "a name with a dollar": b'{"$$int":"5"}',
     "every escape": b'{"a":"\\u0001\\b\\t\\n\\f\\r\\"\\\\"}',
     "bare text": b'"x"',
+    "lists 64 deep": b"[" * 64 + b"]" * 64,
+    "a decimal of the largest exponent": b'{"$decimal":"1E+999999999999999999"}',
+    "letters of an escape after a backslash": b'{"C:\\\\udata":"\\\\ud800"}',
+    **{
+        f"encrypted, of a holder that begins with {first}": encrypted(bytes([1, first]) + bytes(51))
+        for first in (0, 15, 16, 127, 128, 255)
+    },
+    **{
+        f"{tag} inside of 64 lists": b"[" * 64 + b'{"%s":"%s"}' % (tag.encode(), text) + b"]" * 64
+        for tag, text in TAGGED.items()
+    },
 }
 
 
@@ -555,20 +594,32 @@ def heads() -> Iterator[Vector]:
     yield vector("older: kept under another size", "calls", _moved(whole, "heads/6", "heads/7"), forms=BUNDLES)
     cut_off = sealed(book.told(cut(13)), heads=HEADS)
     longer = whole["checkpoint"].decode()
-    yield vector("kept head: of a longer journal", "calls", cut_off, after=(longer,), forms=(*BUNDLES, "ndjson"))
-    yield vector("kept head: this one", "calls", whole, GOOD, after=(longer,), forms=(*BUNDLES, "ndjson"))
+    kept = (*BUNDLES, "ndjson", "log")
+    yield vector("kept head: of a longer journal", "calls", cut_off, after=(longer,), forms=kept)
+    yield vector("kept head: this one", "calls", whole, GOOD, after=(longer,), forms=kept)
     older = whole["heads/6"].decode()
-    yield vector("kept head: an older one", "calls", whole, GOOD, after=(older,), forms=(*BUNDLES, "ndjson"))
+    yield vector("kept head: an older one", "calls", whole, GOOD, after=(older,), forms=kept)
     rewritten = sealed(book.told(put(1, at="2030-01-01T00:00:00.000000Z")))
-    yield vector("kept head: of another history", "calls", rewritten, after=(older,), forms=(*BUNDLES, "ndjson"))
-    yield vector(
-        "kept head: of another tenant",
-        "calls",
-        whole,
-        OPEN,
-        after=(foreign["checkpoint"].decode(),),
-        forms=(*BUNDLES, "ndjson"),
-    )
+    yield vector("kept head: of another history", "calls", rewritten, after=(older,), forms=kept)
+    # A browser remembers by the name of the journal, so it compares no head of another.
+    other_tenant = (foreign["checkpoint"].decode(),)
+    yield vector("kept head: of another tenant", "calls", whole, OPEN, after=other_tenant, forms=(*BUNDLES, "ndjson"))
+    # A loss that was declared: of 20 entries, which began with other ones from the sixth on
+    lost, other_root = sha256(b"lost").digest(), sha256(b"other").digest()
+    facts = {"lost": {"root": b64encode(lost).decode(), "size": 20}, "size": 5}
+    declared = sealed(book.told(put(13, type="log_continued", facts=facts)))
+    for name, size, root, expected in (
+        ("the last one of it", 20, lost, OPEN),
+        ("of its size, with another root", 20, other_root, BAD),
+        ("of a longer journal than it", 21, lost, BAD),
+        ("larger than the journal is now", 19, other_root, OPEN),
+        ("smaller than the journal is now", 6, other_root, OPEN),
+        ("where the journal went on from", 5, other_root, BAD),
+        ("before the journal went on", 4, other_root, BAD),
+    ):
+        head = str(signed(TreeHead(LOG, size, root), FIRST))
+        for told, files, verdict in (("", declared, expected), (", not declared", whole, BAD)):
+            yield vector(f"kept head: lost{told}, {name}", "calls", files, verdict, after=(head,), forms=kept)
 
 
 def _empty() -> bytes:

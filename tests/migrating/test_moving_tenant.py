@@ -31,7 +31,7 @@ from indelible.stores import secure_rows
 from indelible.stores.carrying import OF_TENANTS, TABLES, Row, carry_tenant
 from indelible.stores.sqlite.carrying import SqliteRows, carrying_out, taking_in
 from tests.cli.conftest import Cli, cli
-from tests.journal.exported import call, store_of
+from tests.journal.exported import call, key_of, store_of
 from tests.lending import lend_writer_keys, lent_folder
 from tests.migrating.test_moving import WAITING, filled, keys, no_handler
 from tests.postgres import fresh_database
@@ -510,3 +510,73 @@ def test_24_no_rotation_or_other_move_comes_between_while_keys_are_handed_over(
     assert refused == ["key_rotated"]
     with ring.rotating():
         pass
+
+
+def encrypted(url: str) -> Ledger:
+    return Ledger.open(url, tenant="acme", seal=True, encrypt=True, subject="args.who")
+
+
+def about_ana(url: str, number: int, value: str) -> object:
+    with encrypted(url) as ledger:
+        return ledger.run(call("mail", f"order-{number}", who="ana", n=number), lambda effect: value)
+
+
+def data_keys(url: str, keys: Path) -> dict[str, bytes]:
+    with encrypted(url) as ledger:
+        folder = keys / ledger._engine.store.ledger_name / "data"
+        return {path.name: path.read_bytes() for path in folder.glob("*/*.key")}
+
+
+@pytest.mark.parametrize("is_called_again", [True, False])
+def test_95_a_person_who_was_erased_elsewhere_stays_so_when_the_tenant_comes_back(
+    ends: tuple[str, str], keys: Path, is_called_again: bool
+) -> None:
+    one, other = ends
+    indelible.migrate(one)
+    indelible.migrate(other)
+    about_ana(one, 1, "first")
+    before = data_keys(one, keys)
+    assert len(before) == 1
+    move_tenant(one, other, "acme", by="root")
+    with encrypted(other) as ledger:
+        ledger.erase(subject="ana", by="dpo", reason="asked")
+    if is_called_again:
+        about_ana(other, 2, "second")
+    expected = data_keys(other, keys)
+    assert len(expected) == int(is_called_again)
+    move_tenant(other, one, "acme", by="root")
+    assert data_keys(one, keys) == expected
+    assert expected != before
+    assert about_ana(one, 2, "third") == ("second" if is_called_again else "third")
+    with encrypted(one) as ledger:
+        ledger.seal()
+        assert verify(LiveEvidence(store_of(ledger), "acme"), [key_of(ledger)]).verdict == "verified"
+
+
+def test_a_key_that_came_back_with_its_tenant_opens_what_was_left_and_what_is_new(
+    files: tuple[str, str], keys: Path
+) -> None:
+    one, other = files
+    about_ana(one, 1, "first")
+    kept = data_keys(one, keys)
+    move_tenant(one, other, "acme", by="root")
+    about_ana(other, 2, "second")
+    move_tenant(other, one, "acme", by="root")
+    assert data_keys(one, keys) == kept
+    assert [about_ana(one, number, "again") for number in (1, 2)] == ["first", "second"]
+
+
+def test_a_key_of_a_ledger_in_which_the_tenant_never_was_is_left_alone(files: tuple[str, str], keys: Path) -> None:
+    one, other = files
+    about_ana(one, 1, "first")
+    (name,) = data_keys(one, keys)
+    with encrypted(other) as ledger:
+        there = keys / ledger._engine.store.ledger_name / "data" / name[:2] / name
+    there.parent.mkdir(parents=True, mode=0o700)
+    there.parent.parent.chmod(0o700)
+    there.write_bytes(b"ab" * 32 + b"\n")
+    there.chmod(0o600)
+    with pytest.raises(KeyUnusable):
+        move_tenant(one, other, "acme", by="root")
+    assert there.read_bytes() == b"ab" * 32 + b"\n"
+    assert about_ana(one, 1, "again") == "first", "it goes on where it was"

@@ -22,7 +22,7 @@ from indelible import (
     RunningEffect,
     Succeeded,
 )
-from indelible.errors import BadCall, EffectFailed, EffectInDoubt, LeaseLost, NotRecordable
+from indelible.errors import EffectFailed, EffectInDoubt, LeaseLost, NotRecordable
 from indelible.testing.clock import FakeClock
 from tests.scenarios.shells import (
     LEASE,
@@ -549,15 +549,16 @@ def test_a_probe_that_raises_leaves_the_doubt(ledger: Driver) -> None:
 @pytest.mark.parametrize("answer", [True, "succeeded", {"id": 1}])
 def test_a_probe_that_answers_anything_else_settles_nothing(ledger: Driver, answer: Any) -> None:
     leave_in_doubt(ledger)
-    with pytest.raises(BadCall, match="reconcile must return"):
+    with pytest.raises(EffectInDoubt):
         ledger.run(charge(), Count(), reconcile=lambda effect: answer)
     assert ledger.effects()[0].status == "in_doubt"
 
 
 def test_a_probe_whose_answer_cannot_be_recorded_settles_nothing(ledger: Driver) -> None:
     leave_in_doubt(ledger)
-    with pytest.raises(NotRecordable):
+    with pytest.raises(EffectInDoubt) as doubt:
         ledger.run(charge(), Count(), reconcile=lambda effect: Succeeded(object()))
+    assert isinstance(doubt.value.__cause__, NotRecordable)
     assert ledger.effects()[0].status == "in_doubt"
 
 

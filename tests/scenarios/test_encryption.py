@@ -158,7 +158,8 @@ def test_a_late_result_is_encrypted(ledger: Driver) -> None:
     assert_found_nowhere(ledger.url, CANARY)
 
 
-def test_the_late_result_of_an_older_attempt_is_encrypted(ledger: Driver, clock: FakeClock) -> None:
+def test_the_late_result_of_an_older_attempt_is_encrypted(shell: Shell, keys: Path, clock: FakeClock) -> None:
+    ledger = shell.open(encrypt=True, subject="args.customer", clock=clock)
     slow = ledger.begin(pay(), on_crash="retry").claim
     clock.advance(LEASE)
     ledger.run(pay(), Count("second"), on_crash="retry")

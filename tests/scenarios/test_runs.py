@@ -459,6 +459,22 @@ async def test_a_cancelled_task_saves_its_run(place: dict[str, Any]) -> None:
         assert (await ledger.checkpoints("r1"))[0].reason == "interruption"
 
 
+@pytest.mark.parametrize(("beside", "status"), [([], "blocked"), ([OSError("no route")], "failed")])
+def test_calls_of_a_group_that_wait_for_a_person_leave_the_run_blocked_if_nothing_else_failed(
+    ledger: Driver, beside: list[Exception], status: str
+) -> None:
+    """A task group raises what its tasks raised as one exception."""
+
+    def body(run: Any) -> Any:
+        with pytest.raises(ApprovalPending) as pending:
+            ledger.run(charge(run_id="r1"), Count({}), approval="required", wait=False)
+        raise ExceptionGroup("tasks", [pending.value, ExceptionGroup("more tasks", [pending.value, *beside])])
+
+    with pytest.raises(ExceptionGroup):
+        inside(ledger, body)
+    assert ledger.get_run("r1").status == status
+
+
 def test_a_call_that_waits_for_a_person_leaves_the_run_blocked_and_what_they_approved_runs_once(
     ledger: Driver, shell: Shell
 ) -> None:

@@ -242,6 +242,13 @@ class Life:
         aged = replace(found, version=found.version + 1, vouched=old)
         assert self.desk.people._tell("person_signed_in", {"id": aged.id}, aged, ROOT)
 
+    def lets_in(self, scope: str, **words: Any) -> None:
+        """An administrator lets Ana in, by a link with this scope."""
+        root = self.desk.token("root", "admin")
+        told = {"name": NAME, "scopes": [scope], **words}
+        made = httpx2.post(f"{self.desk.url}/v1/people", headers=root, json=told, trust_env=False)
+        assert (made.status_code, made.json()["person"]["scopes"]) == (201, [scope])
+
     def the_token(self) -> None:
         known = Credentials(self.desk.store, "default")
         (one,) = [one for one in known.all() if one.name == NAME]
@@ -469,3 +476,20 @@ def test_87_an_administrator_makes_a_providers_person_one_of_the_ledgers_own(lif
     assert browser.post("/v1/sign-in/link", ticket).status_code == 201
     life.desk.configure(allowed=(FINANCE,))
     assert signed_in(life.desk.browser()).status_code == 401, "the provider does not vouch for people of ours"
+
+
+@pytest.mark.parametrize("before", ["nothing", "rule_of_role", "group", "approver"])
+def test_87_what_a_person_permitted_counts_only_while_they_may_decide(life: Life, before: str) -> None:
+    """Whoever comes to read, by whatever way, permits nothing, and no token of theirs reaches further."""
+    if before == "approver":
+        life.lets_in("approver", convert=True)
+        life.lets_in("auditor")
+    else:
+        getattr(life, before)()
+        life.lets_in("auditor", convert=True)
+    assert [door for door in sorted(EVERY - {*READING}) if life.opens(door)] == []
+    assert eventually(lambda: not life.reads("token_reads"))
+    with pytest.raises(IllegalMove, match="people invite"):
+        Credentials(life.desk.store, "default").give(NAME, ("approver",), by=ROOT)
+    life.lets_in("approver")
+    assert life.opens("token_decides")

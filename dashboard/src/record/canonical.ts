@@ -14,7 +14,8 @@ export function canonical(value: unknown): string {
 export function readCanonical(text: string): { readonly value: unknown } | null {
   try {
     const value: unknown = JSON.parse(text)
-    const isOne = canonical(value) === text && !/\\u[dD]/.test(text) // half of a letter is none
+    // Half of a letter is none. Two backslashes are one that is meant: the letters after it are no escape.
+    const isOne = canonical(value) === text && !/\\u[dD]/.test(text.replaceAll('\\\\', ''))
     return isOne ? { value } : null
   } catch {
     return null
@@ -40,8 +41,11 @@ const TAGS: Readonly<Record<string, (text: string) => boolean>> = {
   $uuid: (text) => /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text),
   $bytes: (text) => new RegExp(`^${BASE64}$`).test(text),
   $redacted: (text) => /^[0-9a-f]{64}$/.test(text),
-  $encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && text.startsWith('AQ') === atob(text).startsWith('\x01') && atob(text).length >= 53 && atob(text).startsWith('\x01'),
+  $encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && atob(text).length >= 53 && atob(text).startsWith('\x01'),
 }
+
+const LARGEST_EXPONENT = 10n ** 18n - 1n
+const SMALLEST_LAST = -2n * 10n ** 18n + 3n // the place of the last digit that a decimal has
 
 function isDuration(microseconds: bigint): boolean {
   const day = 86_400_000_000n
@@ -51,11 +55,11 @@ function isDuration(microseconds: bigint): boolean {
 /** Decimals have no zeros at their end, and an exponent only to save more than 20 zeros. */
 function isDecimal(text: string): boolean {
   if (text === '0') return true
-  const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]*)$/.exec(text)
+  const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]{0,18})$/.exec(text)
   if (scientific) {
-    const digits = 1 + (scientific[2]?.length ?? 0)
-    const point = Number(`${scientific[3]}${scientific[4]}`) + 1
-    return point - digits > 20 || point < -20
+    const exponent = BigInt(`${scientific[3]}${scientific[4]}`)
+    const last = exponent - BigInt(scientific[2]?.length ?? 0)
+    return (last > 20n || exponent < -21n) && exponent <= LARGEST_EXPONENT && last >= SMALLEST_LAST
   }
   if (/^-?[1-9][0-9]*$/.test(text)) return /^-?[0-9]*?[1-9]0{0,20}$/.test(text)
   return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text)
@@ -78,9 +82,9 @@ export function isTagged(value: object): boolean {
 function isForm(value: unknown, levels: number): boolean {
   if (typeof value === 'number') return Number.isFinite(value)
   if (typeof value !== 'object' || value === null) return true
+  const members = Object.entries(value)
+  if (isTagged(value)) return members.every(([tag, text]) => typeof text === 'string' && TAGS[tag]!(text)) // no level
   if (levels === 0) return false
   if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1))
-  const members = Object.entries(value)
-  if (isTagged(value)) return members.every(([tag, text]) => typeof text === 'string' && TAGS[tag]!(text))
   return members.every(([name, one]) => (!name.startsWith('$') || name.startsWith('$$')) && isForm(one, levels - 1))
 }

@@ -4,7 +4,8 @@ import { useSyncExternalStore } from 'react'
 import { api, HOME, Problem, told } from '../api/client'
 import { toBase64, type Bytes } from './bytes'
 import { isOfTenant, parseHead, parseKey, parseNote, type Head } from './notes'
-import { remember, remembered, type Pinned } from './pinned'
+import { remember, rememberSeen, remembered, type Pinned } from './pinned'
+import type { Continuation, Seen } from './trust'
 import { Verifier, WIDTH, type Flaw, type Source } from './verify'
 
 export type Checked =
@@ -12,7 +13,8 @@ export type Checked =
   | { readonly is: 'empty' }
   | { readonly is: 'large'; readonly size: number }
   | { readonly is: 'checking'; readonly done: number; readonly all: number }
-  | { readonly is: 'verified'; readonly head: Head; readonly at: number; readonly pinned: Pinned; readonly isFirst: boolean; readonly runs: number }
+  | { readonly is: 'verified'; readonly head: Head; readonly at: number; readonly pinned: Pinned; readonly isFirst: boolean; readonly runs: number; readonly losses: readonly Continuation[] }
+  | { readonly is: 'lost'; readonly head: Head; readonly loss: Continuation; readonly pinned: Pinned }
   | { readonly is: 'other-key'; readonly vkey: string; readonly pinned: Pinned }
   | { readonly is: 'tampered'; readonly head: Head; readonly flaw: Flaw }
   | { readonly is: 'trouble'; readonly error: unknown }
@@ -51,7 +53,16 @@ export function check(isAsked: boolean): Promise<void> {
   return working
 }
 
+const seenOf = ({ size, root }: Head): Seen => ({ size, root: toBase64(root) })
+
+/** Checks from the first entry with what is remembered now; a check that is under way began with what was remembered before. */
+async function checkAnew(): Promise<void> {
+  await working
+  await check(true)
+}
+
 async function run(isAsked: boolean): Promise<void> {
+  const memory = remembered()
   const newest = await told(api.GET('/v1/journal/head')).catch((error: unknown) => {
     if (error instanceof Problem && error.status === 404) return null
     throw error
@@ -63,28 +74,40 @@ async function run(isAsked: boolean): Promise<void> {
   if (!verifier && !isAsked && head.size > AUTOMATIC) return become({ is: 'large', size: head.size })
   const { tenant } = await told(api.GET('/v1/me'))
   if (!isOfTenant(head.origin, tenant)) return become({ is: 'tampered', head, flaw: { what: 'the server shows the journal of another tenant', expected: tenant, found: head.origin } })
-  const found = await trusted(head.origin)
-  verifier ??= new Verifier([await parseKey(found.pinned.vkey)], tiles, found.pinned.seen)
-  const report = await verifier.advance(note, (done, all) => become({ is: 'checking', done, all }))
+  const found = await trusted(memory.get(head.origin))
+  verifier ??= new Verifier([await parseKey(found.pinned.vkey)], tiles)
+  const report = await verifier.advance(note, found.pinned.seen, (done, all) => become({ is: 'checking', done, all }))
   if (report.verdict === 'tampered') {
     verifier = null
     // A rotation that the trusted key signed is followed; any other key has to be compared by a person.
     if (found.other && report.isUntrusted) return become({ is: 'other-key', vkey: found.other, pinned: found.pinned })
     return become({ is: 'tampered', head, flaw: report.flaw })
   }
-  if (report.verdict === 'cannot_tell') throw new Error('no key of this journal is known')
-  const pinned = { ...found.pinned, seen: { size: head.size, root: toBase64(head.root) } }
-  remember(head.origin, pinned)
-  become({ is: 'verified', head, at: Date.now(), pinned, isFirst: found.isFirst, runs: report.runs })
+  if (report.verdict === 'cannot_tell') {
+    if (!report.loss) throw new Error('no key of this journal is known')
+    return become({ is: 'lost', head, loss: report.loss, pinned: found.pinned })
+  }
+  const pinned = { ...found.pinned, seen: seenOf(head) }
+  rememberSeen(head.origin, found.pinned, pinned.seen)
+  become({ is: 'verified', head, at: Date.now(), pinned, isFirst: found.isFirst, runs: report.runs, losses: report.losses })
+}
+
+/** Gives the verifier when it has verified so many entries, or all that there are; null while the journal does not hold. */
+export async function verifiedUpTo(size: number): Promise<{ readonly head: Head; readonly verifier: Verifier } | null> {
+  for (let tries = 0; tries < 2; tries += 1) {
+    await check(false) // one that was under way may have asked for its head before
+    if (checked.is !== 'verified' || !verifier) return null
+    if (checked.head.size >= size) break
+  }
+  return checked.is === 'verified' && verifier ? { head: checked.head, verifier } : null
 }
 
 type Trusted = { readonly pinned: Pinned; readonly isFirst: boolean; readonly other: string | null }
 
 /** Gives the key that this browser trusts; on the first visit the one that the server names, which is said. */
-async function trusted(origin: string): Promise<Trusted> {
+async function trusted(pinned: Pinned | undefined): Promise<Trusted> {
   const listed = await told(api.GET('/.well-known/indelible-keys.json'))
   const current = listed.keys.find((key) => key.status === 'current')?.vkey
-  const pinned = remembered(origin)
   if (pinned) return { pinned, isFirst: false, other: current && current !== pinned.vkey ? current : null }
   if (!current) throw new Error('the server names no key of this journal')
   return { pinned: { vkey: current, since: new Date().toISOString(), seen: null }, isFirst: true, other: null }
@@ -94,8 +117,13 @@ async function trusted(origin: string): Promise<Trusted> {
 export async function trust(vkey: string, pinned: Pinned): Promise<void> {
   const key = await parseKey(vkey)
   remember(key.name, { ...pinned, vkey, since: new Date().toISOString() })
-  verifier = null
-  await check(true)
+  await checkAnew()
+}
+
+/** Forgets what this browser saw of a part that was declared lost, and goes on from what is shown now: somebody knows of it. */
+export async function acceptLoss(head: Head, pinned: Pinned): Promise<void> {
+  remember(head.origin, { ...pinned, seen: seenOf(head) })
+  await checkAnew()
 }
 
 const tiles: Source = {

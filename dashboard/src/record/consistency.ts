@@ -1,9 +1,10 @@
 /** Proves here that one signed head of the journal continues another: nothing before it was changed, only more was added. */
 
 import { api, told } from '../api/client'
-import { Caught, fromBase64, same, type Bytes } from './bytes'
+import { Caught, fromBase64, same, toBase64, type Bytes } from './bytes'
+import { verifiedUpTo } from './checking'
 import { nodeHash } from './merkle'
-import { checkSignedBy, parseKey, parseNote, type Head } from './notes'
+import { parseHead, parseNote, type Head, type Note } from './notes'
 
 /** Says whether a tree of `old` leaves is the beginning of one of `size` leaves (RFC 9162, 2.1.4.2). */
 export async function continues(old: number, size: number, oldRoot: Bytes, root: Bytes, proof: readonly Bytes[]): Promise<boolean> {
@@ -27,23 +28,35 @@ export async function continues(old: number, size: number, oldRoot: Bytes, root:
   return last === 0 && same(before, oldRoot) && same(after, root)
 }
 
-export type Continued = { readonly holds: boolean; readonly says: string }
+export type Compared = { readonly is: 'continued' | 'lost' | 'broken'; readonly says: string }
 
-/** Compares two signed heads: both by the key that this browser trusts, of one journal, and the larger a continuation. */
-export async function compareHeads(oneNote: string, otherNote: string, vkey: string): Promise<Continued> {
-  const key = await parseKey(vkey)
-  const notes = [oneNote, otherNote].map((text) => parseNote(`${text.trim()}\n`))
-  const heads: Head[] = []
+/** Says whether the journal, as it was verified here, continues a head that was signed before. */
+export async function compareHead(kept: string): Promise<Compared> {
   try {
-    for (const note of notes) heads.push(await checkSignedBy(note, key))
+    const note = parseNote(`${kept.trim()}\n`)
+    return await compared(note, parseHead(note.text))
   } catch (problem) {
-    if (problem instanceof Caught) return { holds: false, says: `One of the heads does not count: ${problem.message}.` }
+    if (problem instanceof Caught) return { is: 'broken', says: `This head does not count: ${problem.message}.` }
     throw problem
   }
-  const [old, newer] = heads.sort((one, other) => one.size - other.size) as [Head, Head]
-  const { proof } = await told(api.GET('/v1/journal/consistency', { params: { query: { old: old.size, new: newer.size } } }))
-  const holds = await continues(old.size, newer.size, old.root, newer.root, proof.map(fromBase64))
-  const [small, large] = [old.size.toLocaleString('en'), newer.size.toLocaleString('en')]
-  if (holds) return { holds, says: small === large ? `Both are of the same ${large} entries.` : `The ${large} entries begin with exactly the ${small} that were signed before.` }
-  return { holds, says: `The first ${small} of ${large} entries are not those that were signed before: history was rewritten, or two people were shown two histories.` }
+}
+
+async function compared(note: Note, old: Head): Promise<Compared> {
+  const verified = await verifiedUpTo(old.size)
+  if (!verified) throw new Error('The journal has to be verified first: press Verify now.')
+  const { head, verifier } = verified
+  const isContinued = old.origin === head.origin && (await isBeginning(old, head))
+  const loss = isContinued || old.origin !== head.origin ? null : verifier.lossOf({ size: old.size, root: toBase64(old.root) })
+  const [small, large] = [old.size.toLocaleString('en'), head.size.toLocaleString('en')]
+  if (loss) return { is: 'lost', says: `This head belongs to the history that was declared lost at entry #${loss.index.toLocaleString('en')}, so the journal cannot continue it.` }
+  await verifier.checkSigned(note, old)
+  if (isContinued) return { is: 'continued', says: small === large ? `Both are of the same ${large} entries.` : `The ${large} entries begin with exactly the ${small} that were signed before.` }
+  if (old.size > head.size) return { is: 'broken', says: `${small} entries were signed, and now only ${large} are shown: the end was cut off, or two people were shown two histories.` }
+  return { is: 'broken', says: `The first ${small} of ${large} entries are not those that were signed before: history was rewritten, or two people were shown two histories.` }
+}
+
+async function isBeginning(old: Head, head: Head): Promise<boolean> {
+  if (old.size > head.size) return false
+  const { proof } = await told(api.GET('/v1/journal/consistency', { params: { query: { old: old.size, new: head.size } } }))
+  return continues(old.size, head.size, old.root, head.root, proof.map(fromBase64))
 }

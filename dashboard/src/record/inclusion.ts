@@ -18,7 +18,7 @@ export async function proveIncluded(runId: string, seq: number, hash: string): P
   const root = await rootByInclusion(leaf, proof.index, proof.size, proof.proof.map(fromBase64))
   const signed = noteIn(proof.receipt)
   const head = parseHead(signed.text)
-  const pinned = remembered(head.origin)
+  const pinned = remembered().get(head.origin)
   const vkey = pinned?.vkey ?? (await namedKey())
   try {
     if (!vkey) throw new Caught('the server names no key of this journal')

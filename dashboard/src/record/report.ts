@@ -247,3 +247,4 @@ export async function verdictOf(text: string, vkeys: readonly string[]): Promise
 }
 
 export { textOf, toHex } from './bytes'
+export { isRecorded } from './canonical'

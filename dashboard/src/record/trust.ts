@@ -1,11 +1,15 @@
 /** Whose signature counts on which head: pinned keys, rotations, revocations. A key that only stands in the evidence is never trusted. */
 
-import { Caught, same, strictBase64, toHex, type Bytes } from './bytes'
+import { Caught, same, strictBase64, toHex } from './bytes'
 import { isObject } from './bodies'
 import { isWeak } from './curve'
 import { checkRotation, followed, isSignedBy, parseKey, type Head, type Key, type Note } from './notes'
 import rules from './rules.json'
 
+/** Is what somebody saw of a journal: how many entries, and the root over them. */
+export type Seen = { readonly size: number; readonly root: string }
+/** Says, signed at entry `index`, that `lost` was signed once, and that the journal went on from `size` entries without the rest. */
+export type Continuation = { readonly index: number; readonly size: number; readonly lost: Seen }
 type Rotation = { readonly index: number; readonly old: Key; readonly new: Key }
 
 const MEMBERS: Readonly<Record<string, readonly string[]>> = rules.journal_members
@@ -16,11 +20,17 @@ const sizeOf = (value: unknown): number => {
   return value as number
 }
 
+/** Says whether a head can be one of the history that was lost. */
+export function explains({ size, lost }: Continuation, head: Seen): boolean {
+  return head.size === lost.size ? head.root === lost.root : size < head.size && head.size < lost.size
+}
+
 /** Says that no key that is trusted signed a head. */
 export class Untrusted extends Caught {}
 
 /** Collects what a journal says about its own keys, and tells whose signature a head needs. */
 export class KeyChain {
+  readonly continuations: Continuation[] = []
   readonly #rotations: Rotation[] = []
   readonly #revoked = new Map<string, number>()
   readonly #writers = new Map<string, string>()
@@ -37,7 +47,7 @@ export class KeyChain {
       const [key, size] = [await keyIn(facts.key), sizeOf(facts.size)]
       const raw = toHex(key.publicKey)
       this.#revoked.set(raw, Math.min(size, this.#revoked.get(raw) ?? size))
-    } else if (type === 'log_continued') checkContinued(facts)
+    } else if (type === 'log_continued') this.continuations.push(continuationOf(index, facts))
     else if (type === 'writer_registered') this.#register(facts)
   }
 
@@ -91,10 +101,7 @@ async function keyIn(vkey: unknown): Promise<Key> {
   return parseKey(vkey)
 }
 
-function checkContinued({ lost, size }: Readonly<Record<string, unknown>>): void {
-  sizeOf(size)
-  if (!isObject(lost) || Object.keys(lost).sort().join() !== 'root,size' || rootOf(lost.root).length !== 32) throw new Caught('a continuation names size and root of what was lost')
-  sizeOf(lost.size)
+function continuationOf(index: number, { lost, size }: Readonly<Record<string, unknown>>): Continuation {
+  if (!isObject(lost) || Object.keys(lost).sort().join() !== 'root,size' || strictBase64(lost.root, 'the lost root').length !== 32) throw new Caught('a continuation names size and root of what was lost')
+  return { index, size: sizeOf(size), lost: { size: sizeOf(lost.size), root: lost.root as string } }
 }
-
-const rootOf = (root: unknown): Bytes => strictBase64(root, 'the lost root')

@@ -6,8 +6,9 @@ import { expect, it } from 'vitest'
 import { fromBase64, toBase64, type Bytes } from './bytes'
 import { canonical } from './canonical'
 import { leafHash, nodeHash } from './merkle'
-import { NotReadable, parseKey, parseNote } from './notes'
+import { NotReadable, parseHead, parseKey, parseNote } from './notes'
 import { verdictOf } from './report'
+import type { Seen } from './trust'
 import { unpack, Verifier } from './verify'
 
 type Patch = readonly [number, number, string]
@@ -16,6 +17,7 @@ type Vector = {
   readonly base: string
   readonly changes: Readonly<Record<string, readonly Patch[] | null>>
   readonly keys: readonly string[]
+  readonly after: readonly string[]
   readonly expected: Readonly<Partial<Record<'report' | 'log', string>>>
 }
 type Stored = { readonly bases: Readonly<Record<string, Readonly<Record<string, string>>>>; readonly keys: Readonly<Record<string, string>>; readonly vectors: readonly Vector[] }
@@ -97,15 +99,20 @@ async function recordOf(files: Files): Promise<string> {
   return `{"events":[${events.join(',')}\n],"head":${harmless(decoded(files.checkpoint!))},"manifest":${harmless(manifest)}}\n`
 }
 
-async function logReport(files: Files, vkeys: readonly string[]) {
-  const source = { entries: async () => bytesOf(fileIn(files, 'tile/entries/')), hashes: async () => bytesOf(fileIn(files, 'tile/0/')) }
-  const keys = await Promise.all(vkeys.map(parseKey))
-  return new Verifier(keys, source, null).advance(parseNote(bytesOf(files.checkpoint!)))
+function seenIn(note: string): Seen {
+  const { size, root } = parseHead(parseNote(note).text)
+  return { size, root: toBase64(root) }
 }
 
-async function logVerdict(files: Files, vkeys: readonly string[]): Promise<string> {
+async function logReport(files: Files, vkeys: readonly string[], after: readonly string[] = []) {
+  const source = { entries: async () => bytesOf(fileIn(files, 'tile/entries/')), hashes: async () => bytesOf(fileIn(files, 'tile/0/')) }
+  const keys = await Promise.all(vkeys.map(parseKey))
+  return new Verifier(keys, source).advance(parseNote(bytesOf(files.checkpoint!)), after.length > 0 ? seenIn(after[0]!) : null)
+}
+
+async function logVerdict(files: Files, vkeys: readonly string[], after: readonly string[]): Promise<string> {
   try {
-    return (await logReport(files, vkeys)).verdict
+    return (await logReport(files, vkeys, after)).verdict
   } catch (problem) {
     if (problem instanceof NotReadable || (problem instanceof Error && problem.message.includes('base64'))) return 'tampered'
     throw problem
@@ -132,7 +139,7 @@ it('gives the verdict of every vector on the record of a report', { timeout: 120
 it('gives the verdict of every vector on the tiles of a log', { timeout: 120_000 }, async () => {
   const wrong: Record<string, string> = {}
   for (const vector of chosen('log')) {
-    const found = await logVerdict(filesOf(vector), keysOf(vector))
+    const found = await logVerdict(filesOf(vector), keysOf(vector), vector.after)
     if (found !== vector.expected.log) wrong[vector.name] = found
   }
   console.info(`the dashboard: ${chosen('log').length} vectors judged, ${Object.keys(wrong).length} otherwise than expected`)
@@ -148,4 +155,32 @@ it('follows a rotation from the key that it trusts, and tells a key that nobody 
   const found = await report('rotated', 'first', edited)
   expect(found.verdict).toBe('tampered')
   expect('isUntrusted' in found && found.isUntrusted).toBe(false)
+})
+
+it('reads a journal anew that went on from elsewhere, and says whether the loss was declared', async () => {
+  const [first] = keysOf(stored.vectors[0]!)
+  const vectorOf = (name: string) => filesOf(stored.vectors.find((one) => one.name === name)!)
+  const noteOf = (files: Files) => parseNote(bytesOf(files.checkpoint!))
+  const before = { ...stored.bases.calls }
+  const declared = vectorOf('kept head: lost, the last one of it')
+  const rewritten = vectorOf('kept head: of another history')
+  const cut = vectorOf('kept head: of a longer journal')
+  let shown: Files = before
+  const source = { entries: async () => bytesOf(fileIn(shown, 'tile/entries/')), hashes: async () => bytesOf(fileIn(shown, 'tile/0/')) }
+  const verifierOf = async () => {
+    const verifier = new Verifier([await parseKey(first!)], source)
+    shown = before
+    expect((await verifier.advance(noteOf(before), null)).verdict).toBe('verified')
+    return verifier
+  }
+  const seen = seenIn(decoded(before.checkpoint!))
+  const verifier = await verifierOf()
+  shown = declared
+  for (let times = 0; times < 2; times += 1) expect(await verifier.advance(noteOf(declared), seen)).toMatchObject({ verdict: 'cannot_tell', loss: { index: 13, size: 5, lost: { size: 20 } } })
+  expect(await verifier.advance(noteOf(declared), seenIn(decoded(declared.checkpoint!)))).toMatchObject({ verdict: 'verified', losses: [{ index: 13 }] })
+  for (const other of [rewritten, cut]) {
+    const one = await verifierOf()
+    shown = other
+    expect(await one.advance(noteOf(other), seen)).toMatchObject({ verdict: 'tampered', flaw: { what: expect.stringMatching(/this browser/) as string } })
+  }
 })

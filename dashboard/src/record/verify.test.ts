@@ -3,7 +3,8 @@ import fixture from './journal.fixture.json'
 import { fromBase64, toBase64, utf8, type Bytes } from './bytes'
 import { GrowingTree, leafHash, nodeHash, rootByInclusion } from './merkle'
 import { NotReadable, parseHead, parseKey, parseNote, type Key, type Note } from './notes'
-import { Verifier, type Report, type Seen, type Source } from './verify'
+import type { Seen } from './trust'
+import { Verifier, type Report, type Source } from './verify'
 
 // Sealed by the library itself: 301 entries of 7 runs, and of its own.
 const note = parseNote(fixture.note)
@@ -18,7 +19,7 @@ function sourceOf(change: (tiles: { entries: Bytes; hashes: Bytes }[]) => void =
   }
 }
 
-const verify = (signed: Note, keys: Key[], source: Source, older: Seen | null) => new Verifier(keys, source, older).advance(signed)
+const verify = (signed: Note, keys: Key[], source: Source, older: Seen | null) => new Verifier(keys, source).advance(signed, older)
 
 async function flawOf(report: Promise<Report>) {
   const told = await report
@@ -59,9 +60,10 @@ it('goes on where it was when the journal has grown, and reads nothing twice', a
   const reads: number[] = []
   const source = sourceOf()
   const counting: Source = { ...source, entries: (number, width) => (reads.push(number), source.entries(number, width)) }
-  const verifier = new Verifier([await parseKey(fixture.vkey)], counting, null)
-  await verifier.advance(note)
-  expect(await verifier.advance(note)).toMatchObject({ verdict: 'verified' })
+  const verifier = new Verifier([await parseKey(fixture.vkey)], counting)
+  const seen = { size: head.size, root: toBase64(head.root) }
+  await verifier.advance(note, null)
+  expect(await verifier.advance(note, seen)).toMatchObject({ verdict: 'verified' })
   expect(reads).toEqual([0, 1])
 })
 

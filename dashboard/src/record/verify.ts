@@ -2,8 +2,8 @@
  * Verifies the journal here, in the browser, from the entries and the signed head: not by the server's word.
  *
  * What this can tell: every entry up to the head is what was signed, in its order, and of this journal; each run's
- * entries follow one another and the rules; and nothing that this browser saw before was changed or cut off. What it
- * cannot: that a key, seen for the first time here, is the right one. Payloads are not in the journal; `indelible
+ * entries follow one another and the rules; and nothing that this browser saw before was changed or cut off, or a loss
+ * was declared, signed. What it cannot: that a key, seen for the first time here, is the right one. Payloads are not in the journal; `indelible
  * verify` checks those as well.
  */
 
@@ -11,7 +11,7 @@ import { Caught, same, toBase64, toHex, type Bytes } from './bytes'
 import { Examination } from './examination'
 import { GrowingTree, leafHash } from './merkle'
 import { parseHead, type Head, type Key, type Note } from './notes'
-import { KeyChain, Untrusted } from './trust'
+import { explains, KeyChain, Untrusted, type Continuation, type Seen } from './trust'
 
 export const WIDTH = 256
 
@@ -21,8 +21,6 @@ export type Source = {
   /** Gives the hashes of the same entries, which the server keeps beside them. */
   hashes(number: number, width: number): Promise<Bytes>
 }
-
-export type Seen = { readonly size: number; readonly root: string }
 
 export type Flaw = {
   readonly what: string
@@ -34,12 +32,13 @@ export type Flaw = {
 }
 
 export type Report =
-  | { readonly verdict: 'verified'; readonly head: Head; readonly runs: number; readonly older: Seen | null }
+  | { readonly verdict: 'verified'; readonly head: Head; readonly runs: number; readonly losses: readonly Continuation[] }
   /** `isUntrusted` says that everything fits together, and that no trusted key signed it. */
   | { readonly verdict: 'tampered'; readonly head: Head; readonly flaw: Flaw; readonly isUntrusted?: boolean }
-  | { readonly verdict: 'cannot_tell'; readonly head: Head }
+  /** `loss` says that all that is here holds, and that what was seen before was declared lost. */
+  | { readonly verdict: 'cannot_tell'; readonly head: Head; readonly loss?: Continuation }
 
-class Found extends Error {
+class Found extends Caught {
   constructor(readonly flaw: Flaw) {
     super(flaw.what)
   }
@@ -47,31 +46,27 @@ class Found extends Error {
 
 /** Verifies a journal as it grows: what was verified once is not read again. */
 export class Verifier {
-  readonly #tree = new GrowingTree()
+  #tree = new GrowingTree()
   #examination: Examination | null = null
+  #roots = new Map<number, string>()
 
-  /** Trusts these keys; `older` is what this browser saw last. */
+  /** Trusts these keys. */
   constructor(
     readonly keys: readonly Key[],
     readonly source: Source,
-    readonly older: Seen | null,
   ) {}
 
-  /** Verifies all entries up to a head. */
-  async advance(note: Note, progress: (done: number, all: number) => void = () => {}): Promise<Report> {
+  /** Verifies all entries up to a head; `older` is what was seen before, read before the head was asked for. */
+  async advance(note: Note, older: Seen | null, progress: (done: number, all: number) => void = () => {}): Promise<Report> {
     const head = parseHead(note.text)
+    const hasBegun = this.#tree.size > 0
     try {
       await KeyChain.checkAtOnce(note, head, this.keys)
-      const examination = (this.#examination ??= new Examination(head.origin, true, true))
-      this.#checkNotCut(head)
-      while (this.#tree.size < head.size) {
-        await this.#read(head, examination)
-        progress(this.#tree.size, head.size)
-      }
-      await this.#checkRoot(head)
-      if (this.keys.length === 0) return { verdict: 'cannot_tell', head } // it fits together, and nobody knows who signed it
-      await examination.chain.checkSigned(note, head, this.keys)
-      return { verdict: 'verified', head, runs: examination.lives.runs.size, older: this.older }
+      return await this.#follow(note, head, older, progress).catch((problem: unknown) => {
+        if (!hasBegun || !(problem instanceof Caught)) throw problem
+        this.#begin() // after a loss the journal goes on from elsewhere, and only its own words tell
+        return this.#follow(note, head, older, progress)
+      })
     } catch (problem) {
       if (problem instanceof Found) return { verdict: 'tampered', head, flaw: problem.flaw }
       if (problem instanceof Caught) return { verdict: 'tampered', head, flaw: { what: problem.message }, isUntrusted: problem instanceof Untrusted }
@@ -79,13 +74,54 @@ export class Verifier {
     }
   }
 
-  #checkNotCut(head: Head): void {
-    const seen = Math.max(this.older?.size ?? 0, this.#tree.size)
-    if (seen > head.size) throw new Found({ what: `this browser has seen ${seen} entries, and now only ${head.size} are shown: the end was cut off` })
+  /** Throws `Caught` unless a head, this journal's or one that was kept, is signed by the key that counts for its size. */
+  async checkSigned(note: Note, head: Head): Promise<void> {
+    await this.#examination!.chain.checkSigned(note, head, this.keys)
+  }
+
+  /** Gives the loss that explains why this journal does not begin with what was seen; null when none was declared. */
+  lossOf(seen: Seen): Continuation | null {
+    return this.#examination!.chain.continuations.find((one) => explains(one, seen)) ?? null
+  }
+
+  async #follow(note: Note, head: Head, older: Seen | null, progress: (done: number, all: number) => void): Promise<Report> {
+    if (head.size < this.#tree.size || (older && older.size <= this.#tree.size && !this.#roots.has(older.size))) this.#begin()
+    const examination = (this.#examination ??= new Examination(head.origin, true, true))
+    while (this.#tree.size < head.size) {
+      await this.#read(head, examination, older)
+      progress(this.#tree.size, head.size)
+    }
+    await this.#checkRoot(head)
+    this.#roots = new Map([...[...this.#roots].filter(([size]) => size === older?.size), [head.size, toBase64(head.root)]])
+    if (this.keys.length > 0) await examination.chain.checkSigned(note, head, this.keys)
+    const loss = older && this.#lossSince(older, head)
+    if (loss) return { verdict: 'cannot_tell', head, loss }
+    if (this.keys.length === 0) return { verdict: 'cannot_tell', head } // it fits together, and nobody knows who signed it
+    return { verdict: 'verified', head, runs: examination.lives.runs.size, losses: examination.chain.continuations }
+  }
+
+  #begin(): void {
+    this.#tree = new GrowingTree()
+    this.#examination = null
+    this.#roots.clear()
+  }
+
+  /** Gives the loss that was declared since; null when the journal begins with what was seen; else throws `Found`. */
+  #lossSince(older: Seen, head: Head): Continuation | null {
+    const root = this.#roots.get(older.size)
+    if (root === older.root) return null
+    const loss = this.lossOf(older)
+    if (loss) return loss
+    if (older.size > head.size) throw new Found({ what: `this browser has seen ${older.size} entries, and now only ${head.size} are shown: the end was cut off` })
+    throw new Found({
+      what: `the first ${older.size} entries are not those that this browser saw before: history was rewritten`,
+      expected: older.root,
+      ...(root !== undefined && { found: root }),
+    })
   }
 
   /** Reads on to the end of the next file of entries. */
-  async #read(head: Head, examination: Examination): Promise<void> {
+  async #read(head: Head, examination: Examination, older: Seen | null): Promise<void> {
     const number = Math.floor(this.#tree.size / WIDTH)
     const width = Math.min(WIDTH, head.size - number * WIDTH)
     const [packed, hashes] = await Promise.all([this.source.entries(number, width), this.source.hashes(number, width)])
@@ -96,7 +132,7 @@ export class Verifier {
       checkKept(entry, leaf, hashes, index)
       await examined(examination, index, entry)
       await this.#tree.append(leaf)
-      if (this.older && this.#tree.size === this.older.size) await checkOlder(this.#tree, this.older)
+      if (this.#tree.size === older?.size) this.#roots.set(older.size, toBase64(await this.#tree.root()))
     }
   }
 
@@ -122,17 +158,6 @@ function checkKept(entry: Bytes, leaf: Bytes, hashes: Bytes, index: number): voi
   const kept = hashes.slice(place, place + 32)
   if (same(kept, leaf)) return
   throw new Found({ what: 'this entry is not what was recorded', index, ...placeOf(entry), expected: toHex(kept), found: toHex(leaf) })
-}
-
-async function checkOlder(tree: GrowingTree, older: Seen): Promise<void> {
-  const root = toBase64(await tree.root())
-  if (root !== older.root) {
-    throw new Found({
-      what: `the first ${older.size} entries are not those that this browser saw before: history was rewritten`,
-      expected: older.root,
-      found: root,
-    })
-  }
 }
 
 /** Takes packed entries apart. */

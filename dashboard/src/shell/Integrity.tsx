@@ -37,6 +37,8 @@ function saying(checked: Checked, now: number) {
       return [Loader, `verifying ${Math.floor((100 * checked.done) / checked.all)} %`, PLAIN] as const
     case 'verified':
       return [ShieldCheck, `verified to #${checked.head.size.toLocaleString('en')}, ${fromNow(new Date(checked.at).toISOString(), now)}`, GOOD] as const
+    case 'lost':
+      return [ShieldAlert, 'a loss was declared', WARN] as const
     case 'other-key':
       return [ShieldAlert, 'signed by another key', WARN] as const
     case 'tampered':

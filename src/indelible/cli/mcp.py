@@ -93,6 +93,7 @@ def _run_proxy(ledger: Ledger, started_by: tuple[str, ...], **words: Any) -> Non
 
     from indelible.integrations.mcp import ledger_proxy
     from indelible.integrations.mcp_line import SteadyClient
+    from indelible.integrations.mcp_words import name_of
 
     command, *arguments = started_by
 
@@ -100,7 +101,7 @@ def _run_proxy(ledger: Ledger, started_by: tuple[str, ...], **words: Any) -> Non
         if "://" in command:
             line = SteadyClient(_longest(words))
             async with line, Client(streamable_http_client(command, http_client=line)) as upstream:
-                line.is_connected = True
+                line.is_connected, line.server = True, name_of(upstream.session)
                 await _speak(ledger_proxy(ledger, upstream, **words))
         else:
             async with Client(StdioServerParameters(command=command, args=arguments, env=_environment())) as upstream:

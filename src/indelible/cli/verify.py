@@ -11,13 +11,13 @@ import click
 
 from indelible.cli.behind import store_behind
 from indelible.cli.moments import span
-from indelible.cli.opening import about_ledger, open_to_read, where
+from indelible.cli.opening import about_ledger, open_to_read, where, without_password
 from indelible.cli.progress import progress_bar
 from indelible.cli.show import count, fields, say_json, timestamp, visible
 from indelible.core.journal.notes import TreeHead
-from indelible.core.verifying.findings import ATTACKS, GROUNDS, CannotTell, Report
+from indelible.core.verifying.findings import ATTACKS, GROUNDS, CannotTell, Caught, Report
 from indelible.engine.comparing import memory_beside_keys
-from indelible.errors import BadCall, IndelibleError, JournalError
+from indelible.errors import BadCall, IndelibleError, JournalError, RecordForged
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify as examine
 from indelible.stores import is_remote
@@ -94,6 +94,9 @@ def verify(
                 report = examine(file, keys, **words, memory=_remembered, progress=progress)
     except BadCall:
         raise
+    except RecordForged as forged:  # what showed when the ledger was opened
+        source = f"tenant {where().tenant} of {without_password(where().address)}"
+        report = Report(verdict="tampered", why=str(forged), source=source, flaw=Caught(str(forged)).flaw)
     except IndelibleError as problem:  # an answer of 1 would accuse somebody
         raise click.ClickException(str(problem)) from problem
     if where().is_json:

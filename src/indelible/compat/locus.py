@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import secrets
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,10 +35,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 OnFailure = Literal["keep", "again"]
 _FOR_ITS_AGENT = frozenset({"labels", "sandbox", "deferred", "emits_progress"})
-_OWN = "indelible:locus:"
-"""The beginning of the scopes that this face makes. No run may have such a name, so no run shares a scope with them."""
-ACROSS_RUNS = f"{_OWN}across runs"
-"""Is the scope of calls that happen once in all runs of all agents."""
+ACROSS_RUNS = "indelible:locus:across runs"
+"""Is the scope of calls that happen once in all runs of all agents. No run may have such a name."""
 _FAILED_BEFORE = "FailedBefore"
 """Is the error type of what a tool raised when it was called elsewhere."""
 _AS_THERE: Mapping[str, Any] = {"failed_on": Exception}
@@ -156,9 +153,7 @@ class IdempotentTool(Generic[P, R]):
         call = replace(call, run_id=current_run())
         if self._across_runs:
             return replace(call, scope=ACROSS_RUNS)
-        if loop.agent is None:
-            return call
-        return replace(call, scope=_OWN + json.dumps([call.run_id, loop.agent], ensure_ascii=False))
+        return call if loop.agent is None else replace(call, part=("agent", loop.agent))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

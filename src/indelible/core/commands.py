@@ -279,7 +279,8 @@ class Adopt:
 class Record:
     """Appends a fact to a run that is about no effect; `erased` names payloads of the run that go with it.
 
-    With a sheet, that changes too, if nobody else has changed it since: then its version is the next one.
+    With a sheet, that changes too, if nobody else has changed it since: then its version is the next one. With `after`,
+    nothing is written unless that is the number of the run's last event, for it was decided on all that came before.
     """
 
     tenant: str
@@ -290,6 +291,7 @@ class Record:
     committed: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     erased: tuple[tuple[int, str], ...] = ()
     sheet: Sheet | None = None
+    after: int | None = field(default=None, compare=False)
 
     @property
     def ref(self) -> Ref:
@@ -586,7 +588,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Outrun:
-    """Somebody else has changed the sheet; `sheet` is how it stands, None when there is none."""
+    """Somebody else has changed the sheet, or the run; `sheet` is how it stands, None when there is none."""
 
     sheet: Sheet | None
 

@@ -72,6 +72,9 @@ class Newest(Protocol):
     def versions(self, kind: str) -> Mapping[SheetRef, int]:
         """Return the newest version of each sheet of a kind, as `version` does; later notes change nothing in it."""
 
+    def kept(self, kinds: Iterable[str]) -> Known:
+        """Return what was kept of some kinds, as of one moment, without what was only noted here."""
+
     def note(self, ref: SheetRef, version: int) -> None:
         """Note a version that was seen."""
 

@@ -148,6 +148,12 @@ class Store(Protocol):
     """Names the kinds of sheets that this store does not show to whoever opened it, though there may be some."""
     sign_event: Callable[[bytes], bytes] | None
     """Signs the events this process writes, when they are to carry a signature of their own."""
+    introduce: Callable[[str], Command] | None
+    """Gives the command that tells this process's key in a tenant's journal.
+
+    MUST be written in one transaction with the first events that this process signs for the tenant, and again with the
+    first ones after the database was found to be set back: the record may lack it.
+    """
     macs: Callable[[str], Macs] | None
     """Gives what makes and checks the macs of a tenant's rows; None where rows carry none.
 

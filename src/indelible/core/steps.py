@@ -250,13 +250,18 @@ def _write_down(command: Record | Keep, now: datetime, seq: int, sheets: Sheets)
             return Step(Kept(found))  # our own write, whose answer got lost on the way
         if sheet.version != (1 if found is None else found.version + 1):
             return Step(Outrun(found))
-        if isinstance(command, Record) and _is_out(command, sheet, now, sheets):
+        if isinstance(command, Record) and (_is_late(command, seq) or _is_out(command, sheet, now, sheets)):
             return Step(Outrun(found))
     if isinstance(command, Keep):
         return Step(Kept(command.sheet), (Aside((command.sheet,)),))
     changed = () if sheet is None else (sheet,)
     fact = Fact(command.run_id, command.event_type, command.facts, command.committed, command.erased, changed)
     return Step(Recorded(command.run_id, seq), (fact,))
+
+
+def _is_late(command: Record, seq: int) -> bool:
+    """Has somebody else written to the run since the writer looked at it?"""
+    return command.after is not None and command.after + 1 != seq
 
 
 def _is_out(command: Record, sheet: Sheet, now: datetime, sheets: Sheets) -> bool:

@@ -32,7 +32,7 @@ from indelible.core.events import Event
 from indelible.core.journal.notes import Note, TreeHead, parse_head
 from indelible.core.journal.receipts import Receipt
 from indelible.core.ports import Filter
-from indelible.core.values.canonical import encode
+from indelible.core.values.canonical import decode, encode
 from indelible.engine.entering import Handler
 from indelible.engine.preparing import NOTHING_SAID, Preparing
 from indelible.errors import BadCall, EffectInDoubt, UnknownEffect
@@ -344,6 +344,10 @@ class Desk(Preparing):
         except BadCall:
             return None  # nothing can have such an id
         return self._engine.store.get_effect(self.tenant, effect_id)
+
+    def recorded_args(self, call: ToolCall, **options: Unpack[OptionWords]) -> Any:
+        """Return the arguments of a call as they are recorded: with a mark for each value that is redacted."""
+        return decode(self._prepare(call, options).identity.args_json)
 
     def key_of(self, call: ToolCall) -> str:
         """Gives the key of a call, by which its effect is found; the same one that its handler gets to pass on."""

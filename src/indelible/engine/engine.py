@@ -94,7 +94,7 @@ class Engine:
         self.waiting = Waiting(store)
         self.on_write: list[Callable[[], None]] = [notary.after_write]
         """Is called after each durable write of this process, and must not take long."""
-        self.writer = Writer(store, self.waiting.publish, before=notary.before_write, after=self._after_write)
+        self.writer = Writer(store, self.waiting.publish, after=self._after_write)
         self.heartbeats = Heartbeats(store.heartbeat)
         self._waits: set[asyncio.Future[Effect | None]] = set()
         self._may_wait = True

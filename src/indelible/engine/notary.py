@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM, Effect
 from indelible.core.events import facts_json
-from indelible.core.journal.journal import JOURNAL_RUN, Signer
+from indelible.core.journal.journal import JOURNAL_RUN, WRITER_REGISTERED, Signer
 from indelible.core.journal.notes import Note, parse_head, parse_note
 from indelible.core.ports import Store
 from indelible.engine.forks import after_fork
@@ -58,7 +58,7 @@ class Notary:
         self._tenant = tenant
         self._make_signer = make_signer
         self._cosigning = cosigning_with(witnesses)
-        self._sign_events = sign_events
+        self._sign_events = sign_events and store.introduce is None  # one key for all that this process writes to it
         self._on_unsealed = on_unsealed
         self._patience = patience
         if seal:
@@ -73,12 +73,11 @@ class Notary:
             self._thread.start_afresh()
         if self._cosigning is not None:
             self._cosigning.start_afresh()
-        self._introduced: set[str] = set()
         if self._sign_events:  # a key of this process alone, which dies with it; the journal names it
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
             self._writer_key = Ed25519PrivateKey.generate()
-            self._store.sign_event = self._writer_key.sign
+            self._store.sign_event, self._store.introduce = self._writer_key.sign, self._introduction
 
     @property
     def is_sealing(self) -> bool:
@@ -87,24 +86,17 @@ class Notary:
 
     # While calls are made
 
-    def before_write(self, tenant: str) -> None:
-        """Sees to what has to be before anything that this process writes."""
-        if self._sign_events and tenant not in self._introduced:
-            self._introduce_writer(tenant)
-
-    def _introduce_writer(self, tenant: str) -> None:
-        """Names this process's own key in the journal."""
+    def _introduction(self, tenant: str) -> Record:
+        """Return what names this process's own key in a tenant's journal."""
         raw = self._writer_key.public_key().public_bytes_raw()
         facts = {"key": b64encode(raw).decode(), "writer": self._store.writer_id}
-        command = Record(
+        return Record(
             tenant=tenant,
             run_id=JOURNAL_RUN,
             stamp=self.mint.stamp(SYSTEM),
-            event_type="writer_registered",
+            event_type=WRITER_REGISTERED,
             facts=facts_json(facts),
         )
-        self._store.apply(tenant, [command], [None])
-        self._introduced.add(tenant)
 
     def after_write(self) -> None:
         """Hears that something was written."""

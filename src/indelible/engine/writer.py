@@ -100,13 +100,11 @@ class Writer:
         store: Store,
         publish: Callable[[Sequence[Effect]], None],
         *,
-        before: Callable[[str], None],
         after: Callable[[], None],
     ) -> None:
-        """Publishes effects that ended; calls `before` with the tenant of a batch, and `after` one is durable."""
+        """Publishes effects that ended; calls `after` when a batch is durable."""
         self._store = store
         self._publish = publish
-        self._before = before
         self._after = after
         self.listeners: list[Callable[[Sequence[Answer]], None]] = []
         """Hear what was just written, in the thread that wrote it; they must be quick."""
@@ -286,7 +284,6 @@ class Writer:
         commands = [slot.command for slot in slots]
         tenant = commands[0].ref.tenant
         try:
-            self._before(tenant)
             answers = self._store.apply(tenant, commands, [slot.known for slot in slots])
         except Exception as error:
             if isinstance(error, StoreError) and not isinstance(error, StateNotRead):

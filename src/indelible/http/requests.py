@@ -87,9 +87,13 @@ def _mark_in(manager: Any) -> None:
 
 def _marking(kind: Any) -> type[Any]:
     class Marking(kind):  # type: ignore[misc]
-        """Notes the first byte of each request, also of one that urllib3 repeats by itself."""
+        """Notes the first byte of each request, also of one that urllib3 repeats by itself.
+
+        urllib3 1 sends a streamed body without `request`, so every byte counts, except those of a CONNECT.
+        """
 
         _leaves: Leaving | None = None
+        _is_tunnelling = False
 
         def request(self, *args: Any, **words: Any) -> None:
             self._leaves = Leaving(current_effect(), {})
@@ -100,11 +104,18 @@ def _marking(kind: Any) -> type[Any]:
             finally:
                 self._leaves = None
 
+        def _tunnel(self) -> None:
+            self._is_tunnelling = True
+            try:
+                super()._tunnel()
+            finally:
+                self._is_tunnelling = False
+
         def send(self, data: Any) -> None:
-            if self._leaves is not None:  # else it is a CONNECT, which reaches the proxy only
-                if self.sock is None and self.auto_open:
-                    self.connect()
-                self._leaves.mark()
+            if self.sock is None and self.auto_open:
+                self.connect()
+            if not self._is_tunnelling:  # a CONNECT reaches the proxy only
+                (self._leaves or Leaving(current_effect(), {})).mark()
             super().send(data)
 
     return Marking

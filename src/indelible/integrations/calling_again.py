@@ -5,11 +5,11 @@ Only calls that are known by their id need this. All others are known by their a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
-from indelible import Effect, ToolCall
+from indelible import AsyncLedger, Effect, Ledger, ToolCall
 from indelible.integrations.terms import is_same
 from indelible.tool import says_the_same
 
@@ -17,18 +17,24 @@ from indelible.tool import says_the_same
 OPEN: tuple[Literal["ready", "requires_approval"], ...] = ("ready", "requires_approval")
 
 
-def meant(call: ToolCall, open_calls: Iterable[Effect]) -> ToolCall:
+def meant(
+    ledger: Ledger | AsyncLedger, call: ToolCall, words: Mapping[str, Any], open_calls: Iterable[Effect]
+) -> ToolCall:
     """Return the call under the id of the open call that it makes again; otherwise under its own.
 
     A call makes another one again if it says what that one said first, or what an approver made of that. One that may
     run comes before one that waits. Among those, the run's sequence decides: the call that had these arguments first.
-    Redacted arguments are not recognised: such a call is new, and the approver is asked again.
+    Redacted arguments are compared as they are recorded: equal secrets have equal marks.
 
     Args:
+        ledger: The ledger.
         call: The new call.
+        words: How it is treated.
         open_calls: Open calls of its tool and run.
     """
-    alike = [one for one in open_calls if one.call_id and not one.are_args_erased and _is_again(call, one)]
+    known = [one for one in open_calls if one.call_id and not one.are_args_erased]
+    said = replace(call, args=ledger.recorded_args(call, **words)) if known else call
+    alike = [one for one in known if _is_again(said, one)]
     if not alike or any(effect.call_id == call.call_id for effect in alike):
         return call
     return replace(call, call_id=min(alike, key=lambda one: (one.status != "ready", one.opened_seq)).call_id)

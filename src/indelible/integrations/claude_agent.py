@@ -245,7 +245,7 @@ class LedgerHooks:
         call = call_of(terms, named)
         if call.dedupe == "call":
             found = [await self._ledger.effects(run_id=call.run_id, tool=tool, status=status) for status in OPEN]
-            call = meant(call, (effect for page in found for effect in page))
+            call = meant(self._ledger, call, terms.options(tool), (effect for page in found for effect in page))
         return dataclasses.replace(named, call_id=call.call_id, turn=call.turn), call
 
     async def _turn_of(self, event: Any, tool: str) -> str | None:

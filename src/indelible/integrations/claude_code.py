@@ -200,7 +200,8 @@ class ClaudeCodeHook:
         if call.dedupe != "call":
             return call
         found = (self._ledger.effects(run_id=run, tool=tool, status=status) for status in OPEN)
-        return meant(call, (effect for page in found for effect in page))
+        words = self._terms.options(tool)
+        return meant(self._ledger, call, words, (effect for page in found for effect in page))
 
     def _run_of(self, event: Mapping[str, Any]) -> str:
         return self._run or _text(event, "session_id")

@@ -8,10 +8,10 @@ other middleware stands between it and the tools, it refuses their calls.
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Annotated, Any, NotRequired
+from weakref import WeakKeyDictionary
 
 from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
 from langchain.agents.middleware.types import PrivateStateAttr
@@ -24,15 +24,16 @@ from indelible.integrations.langgraph import (
     DecidedBy,
     RunOf,
     ToolGate,
+    bindings,
     ledger_tool_node,
     note_provider_tools,
     turn_in,
 )
 from indelible.integrations.langgraph_injected import TURN_FIELD
-from indelible.integrations.langgraph_nodes import is_at_the_tool
+from indelible.integrations.langgraph_nodes import is_at_the_tool, task_in
 from indelible.integrations.langgraph_values import kept, revived
-from indelible.integrations.model_turns import TURN_AGAIN, unmarked
-from indelible.integrations.terms import TURN, ModelTurn, OnError
+from indelible.integrations.model_turns import TURN_AGAIN, recordable, unmarked
+from indelible.integrations.terms import TURN, ModelTurn, OnError, hash_of
 from indelible.integrations.ways import Watch
 
 __all__ = ["LedgerMiddleware", "ledger_tool_node"]
@@ -73,6 +74,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
         self._ledger = ledger
         self._gate = ToolGate(ledger, terms=terms, run=run, decided_by=decided_by, on_error=on_error, **usual)
         self._keeps_turns = model_turns
+        self._asked = _Asked()
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any]:
         """Name the turn by the user's message that began it: other middleware may shorten or extend the history."""
@@ -97,7 +99,7 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
         note_provider_tools(self._watch, request)
         if not self._keeps_turns:
             return handler(request)
-        turn = _Turn(request, handler, self._gate)
+        turn = self._turn(request, handler)
         try:
             return turn.given(self._ledger.blocking.run(turn.call, turn.enter, **TURN))
         except NothingHappened as nothing:
@@ -110,25 +112,51 @@ class LedgerMiddleware(AgentMiddleware[Any, Any, Any]):
         note_provider_tools(self._watch, request)
         if not self._keeps_turns:
             return await handler(request)
-        turn = _Turn(request, handler, self._gate)
+        turn = self._turn(request, handler)
         try:
             return turn.given(await self._ledger.awaited.run(turn.call, turn.enter_async, **TURN))
         except NothingHappened as nothing:
             return turn.without_record(nothing)
 
+    def _turn(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> _Turn:
+        config = get_config()
+        return _Turn(request, handler, self._gate.run_of(config), _step_of(config), self._asked.so_far(request, config))
+
+
+class _Asked:
+    """Knows what each step has been answered so far: middleware may ask the same again, for another answer."""
+
+    def __init__(self) -> None:
+        self._steps: WeakKeyDictionary[Any, dict[Any, Counter[str]]] = WeakKeyDictionary()
+
+    def so_far(self, request: ModelRequest[Any], config: RunnableConfig) -> Counter[str]:
+        """Return how often this entry of the step was answered what. A step that is entered again counts anew."""
+        task = task_in(config)
+        if task is None:
+            return Counter()
+        entry = getattr(getattr(request.runtime, "execution_info", None), "node_attempt", None)
+        return self._steps.setdefault(task, {}).setdefault(entry, Counter())
+
 
 class _Turn:
     """Is one turn of a model: the same step of the same thread that asks the same is the same turn."""
 
-    def __init__(self, request: ModelRequest[Any], ask: Callable[[ModelRequest[Any]], Any], gate: ToolGate) -> None:
+    def __init__(
+        self,
+        request: ModelRequest[Any],
+        ask: Callable[[ModelRequest[Any]], Any],
+        run_id: str,
+        step: str,
+        answered: Counter[str],
+    ) -> None:
         self._request = request
         self._ask = ask
         self._live: ModelResponse[Any] | None = None
         self._error: Exception | None = None
         self._asked = _digest_of(request)
-        config = get_config()
-        args = {"asks": self._asked, "step": _step_of(config)}
-        self.call = ModelTurn(args=args, run_id=gate.run_of(config))
+        self._answered = answered
+        args = {"asks": self._asked, "step": step, "before": answered[self._asked]}
+        self.call = ModelTurn(args=args, run_id=run_id)
 
     def enter(self, effect: RunningEffect) -> Any:
         """Asks the model."""
@@ -150,7 +178,7 @@ class _Turn:
             # An object of the program's own class cannot be made of JSON again, so this turn is asked for again.
             raise NothingHappened("a structured answer has no recorded form")
         answer = [kept(message) for message in response.result]
-        return {"answer": answer, "asked": self._asked, "model": _name_of(self._request.model)}
+        return recordable({"answer": answer, "asked": self._asked, "model": _name_of(self._request.model)})
 
     def _nothing(self, error: Exception) -> NothingHappened:
         if isinstance(error, NothingHappened):
@@ -160,6 +188,7 @@ class _Turn:
 
     def given(self, recorded: Mapping[str, Any]) -> ModelResponse[Any]:
         """Gives what the model answered, now or when it was asked."""
+        self._answered[self._asked] += 1
         if self._live is not None:
             return self._live
         return ModelResponse(result=[revived(message) for message in unmarked(recorded["answer"], TURN_AGAIN)])
@@ -170,6 +199,7 @@ class _Turn:
             raise self._error
         if self._live is None:
             raise nothing
+        self._answered[self._asked] += 1
         return self._live
 
 
@@ -188,9 +218,14 @@ def _step_of(config: RunnableConfig) -> str:
 
 
 def _digest_of(request: ModelRequest[Any]) -> str:
+    """Return the hash of what is asked: what was said, which model is asked, and how."""
     system = [] if request.system_message is None else [request.system_message]
-    content = json.dumps([kept(message) for message in (*system, *request.messages)], sort_keys=True, default=str)
-    return hashlib.sha256(content.encode()).hexdigest()
+    said = [kept(message) for message in (*system, *request.messages)]
+    bound_to_it = [getattr(one, "kwargs", None) for one in bindings(request.model)]
+    tools = [getattr(one, "name", one) for one in request.tools or ()]
+    answers = getattr(request.response_format, "schema", request.response_format)
+    how = [_name_of(request.model), bound_to_it, tools, request.tool_choice, answers, request.model_settings]
+    return hash_of([said, how])
 
 
 def _name_of(model: Any) -> str:

@@ -7,7 +7,6 @@ what was decided holds, what is open asks again. What a resume carries decides n
 from __future__ import annotations
 
 import base64
-import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -69,8 +68,6 @@ RunOf = Callable[[RunnableConfig], str]
 NAME = "LangChain and LangGraph"
 _LOG = logging.getLogger("indelible.integrations")
 PROVIDER_TOOLS = "provider tools"
-_IN_SUBGRAPH = "indelible:langgraph:"
-"""No run can have a name that begins so. What follows is a JSON list, so no names run into each other."""
 
 
 class Vote(NamedTuple):
@@ -184,7 +181,6 @@ class ToolGate:
     def _named(self, request: ToolCallRequest, args: Mapping[str, Any]) -> Named:
         call, config = request.tool_call, request.runtime.config
         run_id = self.run_of(config)
-        inside = subgraph_of(config)
         counts = self._terms.counts(call["name"])
         injected = self.injected_in(request)
         return Named(
@@ -192,7 +188,7 @@ class ToolGate:
             args={name: value for name, value in args.items() if name not in injected},  # the graph supplies those
             turn=_kept_turn(request.state) or turn_in(request.state, self._messages_key),
             run_id=run_id,
-            conversation=_IN_SUBGRAPH + json.dumps([run_id, *inside], ensure_ascii=False) if inside else None,
+            conversation=subgraph_of(config),
             call_id=call["id"],
             schema="" if request.tool is None else hash_of(convert_to_openai_tool(request.tool)),
             injected=injected,
@@ -295,11 +291,11 @@ def note_provider_tools(watch: Watch, request: Any) -> None:
         request: A `ModelRequest` of LangChain. Tools may be bound to its model, too.
     """
     given = [one for one in request.tools or () if isinstance(one, Mapping)]
-    bound_to_it = [(one, getattr(one, "kwargs", None)) for one in _bindings(request.model)]
+    bound_to_it = [(one, getattr(one, "kwargs", None)) for one in bindings(request.model)]
     watch.note(NAME, PROVIDER_TOOLS, hosted_in({"tools": given}, request.model_settings, *bound_to_it))
 
 
-def _bindings(model: Any) -> Iterator[Any]:
+def bindings(model: Any) -> Iterator[Any]:
     """Yield a model and what it is bound to, from the outside."""
     while model is not None:
         yield model

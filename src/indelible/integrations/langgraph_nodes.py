@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.config import var_child_runnable_config
 from langgraph._internal._constants import CONFIG_KEY_SCRATCHPAD
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
@@ -32,9 +33,8 @@ class Pauses:
 
     def __call__(self, outputs: Any, input_type: Any) -> Any:
         """Make the messages, or pause the graph by what paused one of the calls."""
-        config = var_child_runnable_config.get() or {}
-        here = config.get("configurable", {}).get(CONFIG_KEY_SCRATCHPAD)
-        caught = {} if here is None else self._kept.pop(_task_of(here), {})
+        task = task_in(var_child_runnable_config.get() or {})
+        caught = {} if task is None else self._kept.pop(task, {})
         for asked in caught.values():
             raise GraphInterrupt(*asked)
         return self._combine(outputs, input_type)
@@ -48,6 +48,12 @@ class Pauses:
         """Keep what pauses a call. Outside of a graph, nothing does."""
         if scratchpad is not None and isinstance(pause, GraphInterrupt):
             self._kept.setdefault(_task_of(scratchpad), {})[call_id] = pause.args
+
+
+def task_in(config: RunnableConfig) -> Any:
+    """Return what there is one of for each task while it runs; None outside of a graph."""
+    here = config.get("configurable", {}).get(CONFIG_KEY_SCRATCHPAD)
+    return None if here is None else _task_of(here)
 
 
 def _task_of(scratchpad: Any) -> Any:

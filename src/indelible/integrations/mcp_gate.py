@@ -82,7 +82,7 @@ class _Asked(NamedTuple):
 
     def mark(self, call: ToolCall) -> str:
         """Return what the record says of this question, so that every process knows it again."""
-        known_by = (call.scope, call.turn, call.resource, call.call_id if call.dedupe == "call" else None)
+        known_by = (call.scope, call.part, call.turn, call.resource, call.call_id if call.dedupe == "call" else None)
         return f"question {hash_of([call.tool, call.args, call.schema, *known_by, *self])[:32]}"
 
 
@@ -213,7 +213,8 @@ class McpGate:
         if call.dedupe != "call" or is_chosen(meta):
             return call
         found = [await self._ledger.effects(run_id=self._run, tool=call.tool, status=status) for status in OPEN]
-        return meant(call, (effect for page in found for effect in page))
+        words = self._terms.options(call.tool)
+        return meant(self._ledger, call, words, (effect for page in found for effect in page))
 
     async def _tool(self, name: str) -> _Below:
         """Find a tool as it is listed now: an approval holds for what was described when it was given.
@@ -257,7 +258,10 @@ class McpGate:
             return types.InputRequiredResult(input_requests={approval.id: asks}, request_state=state)
         if not _can_ask(ctx):
             return waits(approval)
-        answer = await ctx.session.elicit_form(words, schema, related_request_id=ctx.request_id)
+        try:
+            answer = await ctx.session.elicit_form(words, schema, related_request_id=ctx.request_id)
+        except (MCPError, ValueError):  # the client answers with an error, or with what is no answer
+            return waits(approval)
         return await self._counted(approval, digest, answer)
 
     async def _counted(self, approval: Approval, digest: str | None, answer: Any) -> Answer | None:

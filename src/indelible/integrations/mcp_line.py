@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import httpx2
 
 _CONNECT = 30.0
+_SESSION = "mcp-session-id"
 
 
 class SteadyClient(httpx2.AsyncClient):
@@ -17,6 +19,8 @@ class SteadyClient(httpx2.AsyncClient):
 
     The MCP library ends its whole session on an error of one request. And it follows a redirect by sending the request
     again, which for a tool call may be the second time: a server or gateway can redirect after the deed.
+
+    If the server has ended the session, a request that is no tool call begins a new one, and is sent again in that.
 
     Args:
         timeout: How long to wait for the next bytes of an answer; None waits for ever.
@@ -27,11 +31,21 @@ class SteadyClient(httpx2.AsyncClient):
         # An answer that lies about its encoding is one that cannot be read, and nothing worse.
         super().__init__(timeout=httpx2.Timeout(_CONNECT, read=read), headers={"accept-encoding": "identity"})
         self.is_connected = False
+        self.server: str | None = None
+        """The name that the server said of itself. A new session is begun with no other server."""
+        self._begins: httpx2.Request | None = None
+        self._session: str | None = None
+        self._renewing = anyio.Lock()
         self._moved: dict[httpx2.URL, httpx2.URL] = {}
 
     async def send(self, request: httpx2.Request, **words: Any) -> httpx2.Response:
         """Send a request. Once connected, return an error for a line that breaks instead of raising."""
-        is_call = _is_tool_call(request)
+        method = _method_of(request)
+        is_call = method == "tools/call"
+        if method == "initialize" and self._begins is None:
+            self._begins = request
+        if _SESSION in request.headers and self._session is not None:
+            request.headers[_SESSION] = self._session
         if is_call:
             request.url = self._moved.get(request.url, request.url)
         try:
@@ -40,6 +54,10 @@ class SteadyClient(httpx2.AsyncClient):
             if not self.is_connected:
                 raise
             return _error(request, f"the line to the server broke: {type(broken).__name__}: {broken}")
+        if response.status_code == 404 and not is_call and method is not None and await self._renew(request):
+            await response.aclose()
+            request.headers[_SESSION] = str(self._session)
+            response = await super().send(request, **words)
         if response.next_request is not None and is_call:
             await response.aclose()
             return _error(request, f"the server redirects the call to {response.next_request.url}; name that URL")
@@ -48,6 +66,25 @@ class SteadyClient(httpx2.AsyncClient):
         response.headers.pop("content-encoding", None)
         response.stream = _ToTheBreak(response.stream)
         return response
+
+    async def _renew(self, request: httpx2.Request) -> bool:
+        """Begin a new session in place of the one that a request is of; say whether there is one."""
+        ended = request.headers.get(_SESSION)
+        async with self._renewing:
+            if ended is None or self._begins is None or self._session not in (None, ended):
+                return ended is not None and self._begins is not None
+            try:
+                answer = await super().send(_again(self._begins, self._begins.content))
+                session = answer.headers.get(_SESSION)
+                if session is None or _server_in(answer.text) != self.server:
+                    return False
+                begun = _again(request, b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+                begun.headers[_SESSION] = session
+                await super().send(begun)
+            except httpx2.TransportError:
+                return False
+            self._session = session
+            return True
 
 
 class _ToTheBreak(httpx2.AsyncByteStream):
@@ -74,12 +111,30 @@ def _is_moved(request: httpx2.Request, followed: httpx2.Request) -> bool:
     return is_same_server and request.method == followed.method
 
 
-def _is_tool_call(request: httpx2.Request) -> bool:
+def _method_of(request: httpx2.Request) -> str | None:
+    """Return the method of the protocol that a request calls; None if it calls none."""
     try:
         message = json.loads(request.content)
     except (ValueError, httpx2.RequestNotRead):
-        return False
-    return isinstance(message, dict) and message.get("method") == "tools/call"
+        return None
+    return str(message.get("method")) if isinstance(message, dict) and "method" in message else None
+
+
+def _again(request: httpx2.Request, content: bytes) -> httpx2.Request:
+    """Return a new request to the same place, with this message. It waits no longer than a connection may take."""
+    headers = {name: value for name, value in request.headers.items() if name != "content-length"}
+    waits = {"timeout": httpx2.Timeout(_CONNECT).as_dict()}
+    return httpx2.Request(request.method, request.url, headers=headers, content=content, extensions=waits)
+
+
+def _server_in(answer: str) -> str | None:
+    """Return the name that a server says of itself, in an answer of JSON or of one event."""
+    for line in answer.splitlines():
+        try:
+            return str(json.loads(line.removeprefix("data:"))["result"]["serverInfo"]["name"])
+        except (ValueError, TypeError, KeyError):
+            continue
+    return None
 
 
 def _error(request: httpx2.Request, why: str) -> httpx2.Response:

@@ -12,12 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from indelible import NothingHappened
 from indelible.errors import BadCall
 from indelible.integrations.terms import Spoken
-from indelible.tool import holds_mark
+from indelible.tool import encode, holds_mark
 
 MODEL_INVOKED = "model_invoked"
 TURN_AGAIN = "the model's recorded turn"
+NO_FORM = "the model's answer has no recorded form"
 # One for all: to make an encoder takes as long as to encode.
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=repr)
 
@@ -27,6 +29,18 @@ def sha256_of(value: Any) -> str:
     if not isinstance(value, str):
         value = _CANONICAL.encode(value)
     return hashlib.sha256(value.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def recordable(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return what is to be recorded of a turn; raise `NothingHappened` if it has no recorded form.
+
+    Nothing is lost then: the agent gets the answer, and one that is resumed asks for it again.
+    """
+    try:
+        encode(answer)
+    except BadCall as wrong:
+        raise NothingHappened(f"{NO_FORM}: {wrong}") from wrong
+    return answer
 
 
 def unmarked(recorded: Any, what: str) -> Any:

@@ -257,6 +257,9 @@ class LedgerTools:
                 continue
             context, call_id = _context_of(state, item), str(item.call_id)
             call = self._asked_about(at, context, item)
+            if call is None:  # the tool is entered, and tells the model why it was not called
+                state.approve(item)
+                continue
             judged = await self._edited(at, call)
             needs_own = await self._needs_own_approval(at, context, judged)
             asked, question = _asked_in(context), own_question(judged)
@@ -288,8 +291,8 @@ class LedgerTools:
             if at is None:
                 continue
             call = self._asked_about(at, _context_of(state, item), item)
-            stands = await self._standing(call)
-            if isinstance(stands, AwaitingApproval):
+            stands = None if call is None else await self._standing(call)
+            if call is not None and isinstance(stands, AwaitingApproval):
                 alike = await self._ledger.elsewhere(stands.approval)
                 question = question_about(stands.approval, stands.effect, alike)
                 found.append({**question, "tool": call.tool, "call_id": call.call_id})
@@ -341,8 +344,17 @@ class LedgerTools:
         asked = [one.on_invoke_tool for one in tools if item.tool_lookup_key in get_function_tool_lookup_keys(one)]
         return next((one for one in asked if isinstance(one, _Entrance) and one.gate is self), None)
 
-    def _asked_about(self, at: _Entrance, context: RunContextWrapper[Any], item: ToolApprovalItem) -> ToolCall:
-        return self._call(at, context, _object_in(at.name, item.arguments or "{}"), str(item.call_id))
+    def _asked_about(self, at: _Entrance, context: RunContextWrapper[Any], item: ToolApprovalItem) -> ToolCall | None:
+        """Return the call that an interruption is about; None if it is about arguments that nobody can read.
+
+        The SDK interrupts for such, too: it cannot ask the tool whether to ask a person.
+        """
+        try:
+            return self._call(at, context, _object_in(at.name, item.arguments or "{}"), str(item.call_id))
+        except NoRun:
+            raise
+        except BadCall:
+            return None
 
     async def keep(self, paused: RunResult | RunResultStreaming | RunState[Any, Any]) -> None:
         """Keeps the state of a paused run on the record of its run, durable when this returns."""

@@ -55,7 +55,7 @@ from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDou
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
-from indelible.integrations.model_turns import TURN_AGAIN, unmarked
+from indelible.integrations.model_turns import NO_FORM, TURN_AGAIN, recordable, unmarked
 from indelible.integrations.models import shown_of
 from indelible.integrations.pauses import own_question
 from indelible.integrations.pydantic_ai_outputs import OutputFunctions
@@ -75,7 +75,7 @@ from indelible.integrations.terms import (
     turn_of,
 )
 from indelible.integrations.ways import Watch
-from indelible.tool import bound
+from indelible.tool import bound, encode
 
 RunOf = Callable[[RunContext[Any]], str]
 Supplies = Callable[[], dict[str, Any]]
@@ -177,6 +177,7 @@ class LedgerCapability(AbstractCapability[Any]):
         try:
             if _is_unread(ctx, call.tool_name):
                 args = _filled(tool_def, args)
+            _check_said(call)
             asked = self._call(ctx, call, tool_def, shown_of(args), supplies())
         except (NameTaken, _Unfit) as wrong:
             return f"{call.tool_name} was not called: {wrong}"
@@ -290,7 +291,7 @@ class LedgerCapability(AbstractCapability[Any]):
         try:
             return self.keep_turn(ctx, turn.given(await self._ledger.run(call, turn.enter, **TURN)))
         except NothingHappened as nothing:
-            raise turn.error or nothing from None
+            return self.keep_turn(ctx, turn.without_record(nothing))
 
 
 def note_unguarded(watch: Watch, ctx: RunContext[Any], request: Any) -> None:
@@ -683,6 +684,14 @@ def _filled(tool: ToolDefinition, args: Any) -> Any:
         raise _Unfit(str(wrong)) from wrong
 
 
+def _check_said(call: ToolCallPart) -> None:
+    """Raise `_Unfit` for arguments that a model said and nothing can record, such as NaN."""
+    try:
+        encode(call.args_as_dict())
+    except BadCall as wrong:
+        raise _Unfit(str(wrong)) from wrong
+
+
 def _is_unread(ctx: RunContext[Any], tool_name: str) -> bool:
     """Say whether the framework reads nothing of what a model says, as for MCP tools and `Tool.from_schema`."""
     tools = {} if ctx.tool_manager is None else ctx.tool_manager.tools or {}
@@ -724,7 +733,7 @@ class _Turn:
         except Exception as error:
             self.error = error
             raise NothingHappened(f"the model gave no answer: {type(error).__qualname__}") from error
-        return {"answer": json.loads(ModelMessagesTypeAdapter.dump_json([self._live])), "asked": self.asks}
+        return recordable({"answer": _dumped([self._live]), "asked": self.asks})
 
     def given(self, recorded: Mapping[str, Any]) -> ModelResponse:
         """Gives what the model answered, now or when it was asked."""
@@ -734,12 +743,28 @@ class _Turn:
         assert isinstance(response, ModelResponse), "what was recorded is a model's answer"
         return response
 
+    def without_record(self, nothing: NothingHappened) -> ModelResponse:
+        """Return an answer that has no recorded form, or raise what the model raised."""
+        if self.error is not None:
+            raise self.error from None
+        if self._live is None:
+            raise nothing
+        return self._live
+
 
 def _who_asks(ctx: RunContext[Any], request: Any) -> dict[str, Any]:
     """Return what tells agents apart that ask the same in one run: the agent's name, and the names of its tools."""
     asked: ModelRequestParameters = request.model_request_parameters
     tools = sorted(tool.name for tool in (*asked.function_tools, *asked.output_tools))
     return {"agent": getattr(ctx.agent, "name", None) or "", "tools": tools}
+
+
+def _dumped(messages: list[ModelMessage]) -> Any:
+    """Return messages as JSON; raise `NothingHappened` if it cannot say them."""
+    try:
+        return json.loads(ModelMessagesTypeAdapter.dump_json(messages))
+    except ValueError as wrong:
+        raise NothingHappened(f"{NO_FORM}: {wrong}") from wrong
 
 
 def _again(failed: Exception) -> Exception:

@@ -12,6 +12,8 @@ from typing import Any
 
 from indelible.integrations.models import json_of
 
+_BESIDE_BLOCKS = frozenset({"_meta", "isError", "is_error", "resultType"})
+
 
 class ToolError(Exception):
     """Is an error that a tool told as its result, so that it is recorded as the failure it was."""
@@ -48,10 +50,24 @@ def plain(recorded: Any) -> Any:
             return _said(gave)
         case {"gave": {"return_value": value}, "is_return": True, **rest} if not rest:
             return value
-        case {"gave": gave, "is_return": False, **rest} if not rest:
+        case {"gave": gave, "is_return": False, **rest} | {"gave": gave, "actions": _, **rest} if not rest:
             return gave
+        case {"gave": [*blocks], **rest} if not rest:
+            return _in_blocks(blocks)
+        case {"structuredContent": said, "content": [*_]}:
+            return said
+        case {"content": [{"type": _}, *_] as blocks, **rest} if rest.keys() <= _BESIDE_BLOCKS:
+            return _in_blocks(blocks)
         case _:
             return recorded
+
+
+def _in_blocks(blocks: list[Any]) -> Any:
+    """Return the text of blocks of text, as the model heard it; the JSON of a single block; else the blocks."""
+    if len(blocks) == 1 and isinstance(blocks[0], Mapping) and set(blocks[0]) == {"json"}:
+        return blocks[0]["json"]
+    texts = [one.get("text") if isinstance(one, Mapping) else None for one in blocks]
+    return "\n".join(map(str, texts)) if texts and all(isinstance(text, str) for text in texts) else blocks
 
 
 def _said(gave: Any) -> Any:

@@ -52,8 +52,6 @@ SAID_TO_THE_MODEL = (
 )
 """Refusals that a model is told of (see `telling`); the agent goes on."""
 _READING = frozenset({"none", "read"})
-_OF_SERVER = "indelible:mcp:"
-_LONGEST_SCOPE = 400
 UNBOUND = "unbound"
 """Lists fields of a state, a context or dependencies that are not recorded, because they change by themselves."""
 OCCURRENCE = "occurrence"
@@ -85,12 +83,11 @@ class Named:
     tool: str
     args: Mapping[str, Any]
     run_id: str
-    scope: str | None = None
     server: str | None = None
     """Which of several servers the tool is of. Tools of two servers are two tools, also within a scope of the terms."""
-    conversation: str | None = None
-    """The scope of calls that are known by their id or by how often they were said, if the run has several
-    conversations. Default: `scope`."""
+    conversation: Sequence[str] = ()
+    """Which of several conversations of the run says it, for calls that are known by their id or by how often they were
+    said."""
     call_id: str | None = None
     schema: str = ""
     ordinal: int | None = None
@@ -234,7 +231,7 @@ class Terms:
 
         Raises:
             NameTaken: The arguments have a name that the framework supplies.
-            BadCall: The arguments do not fit the tool, or lack what its terms name.
+            BadCall: The arguments do not fit the tool, have no recorded form, or lack what its terms name.
         """
         check_tool_name(named.tool)
         words = self._of(named.tool)
@@ -243,23 +240,25 @@ class Terms:
         if taken:
             raise NameTaken(f"{named.tool}: {', '.join(sorted(taken))} is supplied by the program; leave it out")
         args = {**said, **named.injected}
+        encode(args, root="args", is_whole=True)  # the model hears of what has no recorded form
         identity = identity_of({word: words.get(word) for word in _IDENTITY}, args, named.tool)
         if identity.get("dedupe") == OCCURRENCE:
-            identity |= {"scope": named.conversation or named.scope, **identity, **_counted(named)}
+            identity |= _counted(named)
+            is_of_conversation = True
         else:
             is_meant = identity.get("dedupe") == "call" and words.get("side_effect") not in _READING
             identity.setdefault("dedupe", self._usual_dedupe(words, named))
             identity.setdefault("turn", named.turn)
-            is_by_id = identity["dedupe"] == "call"
-            identity.setdefault("scope", (named.conversation if is_by_id else None) or named.scope)
-            is_anew = identity["dedupe"] == "call" and not is_meant
+            is_of_conversation = identity["dedupe"] == "call"
+            is_anew = is_of_conversation and not is_meant
             identity["call_id"] = _new_id(named.call_id) if is_anew else named.call_id
-        if named.server is not None:
-            identity["scope"] = _of_server(named.server, named.run_id, identity.get("scope"))
+        part = () if named.server is None else ("server", named.server)
+        if is_of_conversation and named.conversation and "scope" not in identity:
+            part = (*part, "conversation", *named.conversation)
         # A value that the terms name in `key` tells calls apart, as every argument there does.
         keys = {path.partition(".")[0] for path in words.get("key") or ()}
         injected = tuple(name for name in named.injected if name not in keys)
-        known: dict[str, Any] = {"schema": named.schema, "injected": injected, "binds": named.bound_edit}
+        known: dict[str, Any] = {"schema": named.schema, "injected": injected, "binds": named.bound_edit, "part": part}
         return ToolCall(tool=named.tool, args=args, run_id=named.run_id, **known, **identity)
 
     def unbound(self, tool: str) -> Sequence[str]:
@@ -275,12 +274,6 @@ class Terms:
 
     def _of(self, tool: str) -> Mapping[str, Any]:
         return self._tools.get(tool, self._usual)
-
-
-def _of_server(server: str, run_id: str, scope: str | None) -> str:
-    """Return the range in which the calls of one server are told apart: a run or a scope, of this server alone."""
-    said = json.dumps([run_id, server] if scope is None else ["scope", scope, server])
-    return _OF_SERVER + (said if len(said) <= _LONGEST_SCOPE else hash_of(said))
 
 
 def _new_id(call_id: str | None) -> str | None:

@@ -260,6 +260,15 @@ class EncryptingStore:
         self._store.sign_event = sign
 
     @property
+    def introduce(self) -> Callable[[str], Command] | None:
+        """Gives the command that tells this process's key in a tenant's journal."""
+        return self._store.introduce
+
+    @introduce.setter
+    def introduce(self, introduce: Callable[[str], Command] | None) -> None:
+        self._store.introduce = introduce
+
+    @property
     def macs(self) -> Callable[[str], Macs] | None:
         """Gives what makes and checks the macs of a tenant's rows."""
         return self._store.macs

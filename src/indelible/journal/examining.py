@@ -14,7 +14,7 @@ from functools import partial
 from indelible.core.journal.journal import Places, Tree, Waiting
 from indelible.core.journal.merkle import Edge, ReadNode, perfect_subtrees
 from indelible.core.journal.tiles import node_reader
-from indelible.core.macs import Macs
+from indelible.core.macs import Known, Macs
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetRef
 from indelible.core.verifying.findings import Caught
@@ -27,6 +27,8 @@ log = logging.getLogger("indelible.journal")
 
 EXAMINED = SheetRef("examined", "tree")
 """Is what remembers how many entries of the tree were examined and signed."""
+_COUNTED = (EXAMINED.kind, HOLDS.kind, TAKEN, MISSING)
+"""Names the kinds that count entries. They are kept together, so they are read together."""
 _PAGE = 1000
 _TOLD_EACH = 100_000
 
@@ -44,20 +46,21 @@ class Examiner:
         self._store = store
         self.problems: dict[str, str] = {}
         """Says for each run what is wrong with it, until whoever stops effects for it empties this."""
-        self._begin(Edge(), 0)
+        self._begin(Edge(), {})
 
-    def _begin(self, edge: Edge, remembered: int) -> None:
-        newest = self.macs.newest
-        taken = {ref.id: number for ref, number in newest.versions(TAKEN).items()} if remembered else {}
-        missing = [ref.id for ref, state in newest.versions(MISSING).items() if state == 1] if remembered else []
+    def _begin(self, edge: Edge, kept: Known) -> None:
+        """Begin after an edge, with what was kept. What it counts is of as many entries as it says, and of no more."""
         self._edge = edge
-        self._kept = newest.version(EXAMINED)
-        self._remembered = remembered
+        self._kept = self.macs.newest.version(EXAMINED)
+        self._remembered = kept.get(EXAMINED, 0)
         self._unsealed = Unsealed(self.macs, self._rows)
-        self._numbers = Numbers(taken, missing)
+        self._numbers = Numbers(
+            {ref.id: number for ref, number in kept.items() if ref.kind == TAKEN},
+            [ref.id for ref, state in kept.items() if ref.kind == MISSING and state == 1],
+        )
         self._told: list[ToldOf] = []
         self._counts: dict[SheetRef, int] = {}
-        self._holds = newest.version(HOLDS) if remembered else 0
+        self._holds = kept.get(HOLDS, 0)
 
     def is_at(self, tree: Tree) -> bool:
         """Return whether all of a tree was examined."""
@@ -96,8 +99,9 @@ class Examiner:
         if self.is_at(tree) and not is_emptied:
             return
         if is_emptied or self._edge.size < newest <= tree.size or not self._begins(tree, nodes):
-            remembered = newest if newest <= tree.size else 0
-            self._begin(_edge_at(min(remembered, trusted), nodes), remembered)
+            kept = self.macs.newest.kept(_COUNTED)
+            kept = kept if kept.get(EXAMINED, 0) <= tree.size else {}
+            self._begin(_edge_at(min(kept.get(EXAMINED, 0), trusted), nodes), kept)
         self._rows.show(places, self._edge.size)
         self._trusted = trusted
         while self._edge.size < tree.size:
@@ -105,7 +109,7 @@ class Examiner:
             if self._edge.size % _TOLD_EACH < _PAGE < tree.size - self._edge.size:
                 log.info("%s of %s entries of %s were examined", self._edge.size, tree.size, self.macs.tenant)
         if not self.is_at(tree):
-            self._begin(Edge(), 0)
+            self._begin(Edge(), {})
             raise Caught("the tree is not what its entries come to")
 
     def _read_page(self, end: int) -> None:
@@ -138,7 +142,7 @@ class Examiner:
         """Remember what the entries told, and how far they go. Call it when they are signed."""
         newest = self.macs.newest
         if newest.version(EXAMINED) < self._kept:  # it was emptied meanwhile
-            self._begin(Edge(), 0)
+            self._begin(Edge(), {})
         elif newest.version(EXAMINED) < self._edge.size:
             found = {**newest_told(self._store, self.macs, self._told), **self._counts, **self._numbers.changed}
             newest.keep({**found, HOLDS: self._holds, EXAMINED: self._edge.size})

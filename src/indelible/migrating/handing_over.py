@@ -38,6 +38,7 @@ class Handover:
         self._mint = SystemMint()
         self._marks: tuple[str | None, str | None] = (None, None)
         self._copied: Path | None = None
+        self._left: set[bytes] | None = None
 
     @property
     def _is_needed(self) -> bool:
@@ -68,6 +69,10 @@ class Handover:
         if self._old.current() is not None:
             self._sealer(source, file_signer(self._old)).seal()
 
+    def replace(self, place: Place) -> None:
+        """Note for whom the tenant encrypted what it left there: these keys are replaced with the rows."""
+        self._left = self._holders_in(place)
+
     def bring(self, place: Place, origin: str) -> None:
         """Brings along, in the transaction that carries the tenant, what belongs to its old ledger alone."""
         if not self._is_needed:
@@ -88,18 +93,25 @@ class Handover:
             self._copied.unlink(missing_ok=True)
 
     def _copy_data_keys(self, place: Place) -> None:
-        found = {holder_in(row[_VALUE]) for row in place.read("payloads", self._tenant)} - {None}
-        if not found:
+        found, left = self._holders_in(place), self._left or set()
+        if not found | left:
             return
-        if not has_data_keys(self._old.ledger_name, None):
+        if found and not has_data_keys(self._old.ledger_name, None):
             raise KeyUnusable(
                 f"{self._tenant} is encrypted, and the keys are not in {self._old.folder}; copy that folder here from "
                 "the machine that has it, then do it again"
             )
         old, new = (DataKeys(data_keys_folder(ring.ledger_name, None)) for ring in (self._old, self._new))
-        for holder in found:
-            assert holder is not None
-            old.copy(holder, new)
+        for holder in found | left:
+            old.copy(holder, new, is_replacing=self._left is not None)
+        for holder in left - found:
+            if not old.has(holder):  # it was destroyed where the tenant comes from
+                new.destroy(holder)
+
+    def _holders_in(self, place: Place) -> set[bytes]:
+        """Return for whom the tenant's values there are encrypted."""
+        holders = (holder_in(row[_VALUE]) for row in place.read("payloads", self._tenant))
+        return {holder for holder in holders if holder is not None}
 
     def hand_over(self, target: Store, origin: str) -> None:
         """Has both keys sign in the journal that the new one follows the old one; done twice, it is done once."""

@@ -220,6 +220,7 @@ class _Moving:
     def _make_room(self, place: Place) -> None:
         """Sees to it that nothing of the tenant is there: only what it left there itself may be taken away."""
         if self.standing == "left":
+            self._keys.replace(place)
             for table in OF_TENANTS:
                 place.clear(table, self._tenant)
         elif place.count(self._tenant):

@@ -460,9 +460,9 @@ class ActiveRun(CarriedRun):
         try:
             if error is None:
                 self.complete()
-            elif isinstance(error, ApprovalPending):
+            elif (pending := _pending_in(error)) is not None:
                 saved = self._saving_in_trouble("approval_requested", error)
-                self._end("blocked", f"waits for {error.approval.id}", saved)
+                self._end("blocked", f"waits for {pending.approval.id}", saved)
             elif isinstance(error, Exception):
                 self._end("failed", type(error).__qualname__, self._saving_in_trouble("failure", error))
             else:
@@ -473,3 +473,11 @@ class ActiveRun(CarriedRun):
                 raise
             error.add_note(f"Indelible: run {self.id} could not be saved: {problem}")
             self._desk.lose(self)
+
+
+def _pending_in(error: BaseException) -> ApprovalPending | None:
+    """Return the first open approval of an exception, or of a group that holds nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        found = [_pending_in(one) for one in error.exceptions]
+        return found[0] if all(found) else None
+    return error if isinstance(error, ApprovalPending) else None

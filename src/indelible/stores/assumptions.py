@@ -10,6 +10,7 @@ from indelible.core.commands import Command, Record
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import STOPPED
+from indelible.core.journal.journal import WRITER_REGISTERED
 from indelible.core.sheets import NO_SHEETS, SheetFilter, SheetRef, Sheets
 from indelible.core.steps import needed_sheets
 from indelible.errors import Misconfigured
@@ -57,7 +58,8 @@ def is_guarded(batch: Batch, assumed: Effects) -> bool:
 
 def is_stop(commands: Sequence[Command]) -> bool:
     """Do these commands only stop effects? That may be written before the record was compared with what was signed."""
-    return all(isinstance(command, Record) and command.event_type == STOPPED for command in commands)
+    told = (STOPPED, WRITER_REGISTERED)
+    return all(isinstance(command, Record) and command.event_type in told for command in commands)
 
 
 def way_to(selected: SheetFilter) -> str:

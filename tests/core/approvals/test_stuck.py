@@ -16,6 +16,7 @@ from indelible.core.people import person as people
 from indelible.core.people.sheets import person_sheet
 from indelible.core.people.standing import credential_ref, person_id, place_of
 from indelible.core.people.vouching import PROVIDER_REF, Vouched, Voucher
+from indelible.core.scopes import Scope
 from indelible.core.sheets import Sheets
 from tests.core.making import HOUR, NOON, asked, effect
 
@@ -36,8 +37,13 @@ def revoked(*names: str) -> Sheets:
     return {place_of(name): person_sheet(somebody(name).revoked()) for name in names}
 
 
-def somebody(name: str, vouched: Vouched | None = None) -> people.Person:
-    return people.Person(id=person_id(name), name=name, scopes=("approver",), vouched=vouched, created_at=NOON)
+def reading(*names: str) -> Sheets:
+    """May read, and decide nothing."""
+    return {place_of(name): person_sheet(somebody(name, scopes=("auditor",))) for name in names}
+
+
+def somebody(name: str, vouched: Vouched | None = None, scopes: tuple[Scope, ...] = ("approver",)) -> people.Person:
+    return people.Person(id=person_id(name), name=name, scopes=scopes, vouched=vouched, created_at=NOON)
 
 
 def vouched_for(*names: str) -> Sheets:
@@ -84,6 +90,7 @@ def test_an_approval_that_a_person_can_give_is_not_stuck(approval: Approval, she
         (question(people={}), {}, "none"),
         (question(people=ADA), revoked("ada"), "ada was revoked"),
         (question(people=ADA), vouched_for("ada"), "ada is not let in by the provider any more"),
+        (question(people=ADA), reading("ada"), "ada has only the scope auditor"),
         (question(people={ASKER: Person()}), {}, "asked for it"),
         (replace(question(people=ADA), principal="ada"), {}, "asked for it"),
         (question(Need(2), people=ADA), {}, "needs the approval of 2"),

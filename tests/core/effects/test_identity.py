@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indelible.core.effects.calls import Resource, ToolCall
+from indelible.core.effects.calls import Resource, ToolCall, check_run_id
 from indelible.core.effects.identity import (
     DIGEST_TAG,
     KEY_TAG,
@@ -129,6 +129,28 @@ def test_a_scope_is_the_run_unless_it_is_named() -> None:
     assert identify(CHARGE, "default").ref.scope == "run-1"
     assert identify(replace(CHARGE, scope="webhook-9"), "default").ref.scope == "webhook-9"
     assert key(replace(CHARGE, scope="run-1")) == key(CHARGE)
+
+
+def test_a_part_of_a_run_or_of_a_scope_is_a_range_of_its_own() -> None:
+    """What joins the names, or cuts a long one, would make two servers of one run one."""
+    long = "x" * 500
+    ranges = [
+        *(
+            (run, None, part)
+            for run in ("run-1", '["a"]', long)
+            for part in ((), ("a",), ("a", "b"), ('a","b',), (long,))
+        ),
+        *(("run-1", scope, part) for scope in ("run-2", long + "y") for part in ((), ("a",), ("ä" * 150,))),
+    ]
+    calls = [replace(CHARGE, run_id=run[:500], scope=scope and scope[-500:], part=part) for run, scope, part in ranges]
+    scopes = [identify(call, "default").ref.scope for call in calls]
+    assert len(set(scopes)) == len({key(call) for call in calls}) == len(ranges)
+    for call, scope in zip(calls, scopes, strict=True):
+        assert replace(call, scope=scope, part=()).scope == scope, "it is not too long for one"
+        if call.part:
+            with pytest.raises(BadCall):
+                check_run_id(scope)
+    assert {digest(call) for call in calls} == {digest(CHARGE)}
 
 
 def test_calls_of_two_runs_are_the_same_in_a_shared_scope_only() -> None:

@@ -21,6 +21,8 @@ TABLE: list[tuple[dict[str, Any], str, str | None, bool]] = [
     ({}, "in", None, True),
     ({"rules": RULES}, "in", None, True),
     ({"is_revoked": True}, "revoked", "revoked", False),
+    ({"scopes": ("auditor",)}, "in", "revoked", False),
+    ({"scopes": ("auditor", "admin")}, "in", None, True),
     ({"vouched": SAID, "rules": RULES}, "in", None, True),
     ({"vouched": SAID, "rules": RULES, "is_revoked": True}, "revoked", "revoked", False),
     ({"vouched": SAID}, "not_allowed", "revoked", False),

@@ -145,6 +145,29 @@ def test_a_path_of_a_result_holds_where_an_adapter_wraps_it(rule: str, result: A
     assert b"078" not in redactor(rule).redacted(encode(result), "result")
 
 
+BLOCK, TEXT = {"type": "text", "text": ' {"ssn": "078"}'}, {"type": "text", "text": "078"}
+ITEM_BLOCKS: Any = [
+    lambda block: {"content": [block, block]},
+    lambda block: {"gave": [block]},
+    lambda block: [block, block],
+    lambda block: {"call_id": "c", "gave": {"$message": {"data": {"content": [block]}}}},
+]
+
+
+@pytest.mark.parametrize("made", ITEM_BLOCKS, ids=["mcp", "strands", "openai", "langchain"])
+def test_95_a_path_of_items_holds_in_the_blocks_that_a_framework_makes_of_them(made: Any) -> None:
+    for rule in ("result[].ssn", "result[][].ssn"):
+        assert b"078" not in redactor(rule).redacted(encode(made(BLOCK)), "result")
+        assert b"078" in redactor(rule).redacted(encode(made(TEXT)), "result")
+    assert b"078" not in redactor("result[]").redacted(encode(made(TEXT)), "result")
+    assert b"078" in redactor("result.items[].ssn").redacted(encode(made(BLOCK)), "result")
+
+
+def test_95_a_path_of_a_result_holds_beside_it_too() -> None:
+    told = {"content": [], "_meta": {"ssn": "078"}}
+    assert b"078" not in redactor("result.ssn").redacted(encode(told), "result")
+
+
 @pytest.mark.parametrize("around", ["gave", "to_parent"])
 def test_a_path_names_a_part_of_a_command(around: str) -> None:
     result = {"call_id": "c", around: {"$command": {"goto": "x", "update": {"ssn": "078"}}}}

@@ -55,13 +55,14 @@ def test_a_dry_fork_touches_nothing_outside(side_effect: Any, is_dry: bool, pass
         assert verdict.rule == DRY_RUN_RULE
 
 
-def test_a_call_of_a_fork_stands_in_the_run_it_was_forked_from() -> None:
-    call = ToolCall(tool="pay", args={"amount": 5}, run_id="r")
-    there = identify(ToolCall(tool="pay", args={"amount": 5}, run_id="o"), "default")
+@pytest.mark.parametrize("part", [(), ("server", "bank-a")])
+def test_a_call_of_a_fork_stands_in_the_run_it_was_forked_from(part: tuple[str, ...]) -> None:
+    call = ToolCall(tool="pay", args={"amount": 5}, run_id="r", part=part)
+    there = identify(ToolCall(tool="pay", args={"amount": 5}, run_id="o", part=part), "default")
     forked = run(fork=Fork(run_id="o", at=3))
     assert origin_of(forked, call, "default", there.args_json) == Origin(there.ref, "o", 3)
     assert origin_of(run(), call, "default", there.args_json) is None
-    scoped = ToolCall(tool="pay", args={"amount": 5}, run_id="r", scope="everywhere")
+    scoped = ToolCall(tool="pay", args={"amount": 5}, run_id="r", scope="everywhere", part=part)
     assert origin_of(forked, scoped, "default", there.args_json) is None
 
 

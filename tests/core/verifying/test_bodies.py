@@ -89,6 +89,15 @@ def test_a_member_that_is_not_as_it_should_be_is_refused(changes: dict[str, Any]
     assert read_fact_body(Teller().fact("noted", {}, **changes).decode()) is None
 
 
+@pytest.mark.parametrize("name", ["attempt", "seq"])
+def test_69_a_number_is_one_that_every_verifier_can_count_to(name: str) -> None:
+    body, was = Teller().started().decode(), {"attempt": '"attempt":1,', "seq": '"seq":0,'}[name]
+    assert was in body
+    assert read_effect_body(body.replace(was, f'"{name}":{2**53 - 1},')) is not None
+    for number in (2**53, 10**16 - 1, 10**16):
+        assert read_effect_body(body.replace(was, f'"{name}":{number},')) is None
+
+
 def test_a_fact_event_has_facts_and_nothing_of_effects() -> None:
     assert read_fact_body(Teller().fact("noted", [1]).decode()) is None
     assert read_fact_body(Teller().started().decode()) is None

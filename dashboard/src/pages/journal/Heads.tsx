@@ -8,13 +8,15 @@ import { Copy, Id } from '../../parts/Copy'
 import { Section } from '../../parts/Fact'
 import { Text } from '../../parts/Text'
 import { Trouble } from '../../parts/Trouble'
-import { compareHeads } from '../../record/consistency'
+import { compareHead } from '../../record/consistency'
 
 type Head = components['schemas']['HeadShown']
 const PAGE = 5
 
-/** Shows the heads that were signed and who signed them, and proves that one continues another. */
-export function Heads({ vkey }: { vkey: string }) {
+const TONES = { continued: 'bg-good-ground text-good', lost: 'bg-warn-ground text-warn', broken: 'bg-bad-ground text-bad' }
+
+/** Shows the heads that were signed and who signed them, and proves that the journal continues one. */
+export function Heads() {
   const asked = useInfiniteQuery({
     queryKey: ['journal', 'heads'],
     queryFn: ({ pageParam }) => told(api.GET('/v1/journal/heads', { params: { query: { limit: PAGE, ...(pageParam > 0 && { before: pageParam }) } } })),
@@ -22,17 +24,17 @@ export function Heads({ vkey }: { vkey: string }) {
     getNextPageParam: (page) => page.next,
   })
   const heads = asked.data?.pages.flatMap((page) => page.heads) ?? []
-  const comparing = useMutation({ mutationFn: ([one, other]: readonly [string, string]) => compareHeads(one, other, vkey) })
+  const comparing = useMutation({ mutationFn: compareHead })
   const newest = heads[0]
   if (!newest) return null
   return (
     <Section level={2} title="Signed heads">
       <p className="text-sm text-muted">Each head binds all entries before it. Keep one elsewhere, or let a witness sign it, and nobody can rewrite what was before it unseen.</p>
-      <List of={heads} newest={newest} compare={(note) => comparing.mutate([note, newest.note])} />
+      <List of={heads} newest={newest} compare={comparing.mutate} />
       {asked.hasNextPage && <Button onClick={() => void asked.fetchNextPage()}>Show older heads</Button>}
-      <FromElsewhere compare={(note) => comparing.mutate([note, newest.note])} />
+      <FromElsewhere compare={comparing.mutate} />
       <div role="status">
-        {comparing.data && <p className={`rounded-lg p-3 text-sm ${comparing.data.holds ? 'bg-good-ground text-good' : 'bg-bad-ground text-bad'}`}>{comparing.data.says} Computed in this browser.</p>}
+        {comparing.data && <p className={`rounded-lg p-3 text-sm ${TONES[comparing.data.is]}`}>{comparing.data.says} Computed in this browser.</p>}
         {comparing.error && <Trouble error={comparing.error} />}
       </div>
     </Section>

@@ -13,7 +13,8 @@ import { useTitle } from '../../parts/title'
 import { Trouble } from '../../parts/Trouble'
 import { When } from '../../parts/When'
 import { toBase64 } from '../../record/bytes'
-import { check, trust, useChecked, type Checked } from '../../record/checking'
+import { acceptLoss, check, trust, useChecked, type Checked } from '../../record/checking'
+import type { Continuation } from '../../record/trust'
 import { Heads } from './Heads'
 
 /** Shows the record of everything, and verifies it here, in this browser. */
@@ -29,7 +30,7 @@ export function Journal() {
         </Button>
       </div>
       <div aria-live="polite"><Verdict of={checked} /></div>
-      {checked.is === 'verified' && <Heads vkey={checked.pinned.vkey} />}
+      {checked.is === 'verified' && <Heads />}
       <Entries bad={checked.is === 'tampered' ? checked.flaw.index : undefined} />
     </div>
   )
@@ -41,6 +42,14 @@ function Verdict({ of }: { of: Checked }) {
       return <Verified of={of} />
     case 'tampered':
       return <Tampered of={of} />
+    case 'lost':
+      return (
+        <Card tone="warn" title="A loss was declared: what this browser saw of the journal is not all here">
+          <p>{declared(of.loss)} This browser has seen {of.pinned.seen?.size.toLocaleString('en')} entries. All {of.head.size.toLocaleString('en')} that are here now are what was signed.</p>
+          <p>If nobody told you of it, ask whoever runs the server.</p>
+          <Button onClick={() => void acceptLoss(of.head, of.pinned)}>I know of this loss: go on from here</Button>
+        </Card>
+      )
     case 'other-key':
       return (
         <Card tone="warn" title="Signed by a key that this browser does not know">
@@ -60,6 +69,8 @@ function Verdict({ of }: { of: Checked }) {
   }
 }
 
+const declared = ({ index, size, lost }: Continuation) => `Entry #${index.toLocaleString('en')} says that the journal went on from ${size.toLocaleString('en')} entries though ${lost.size.toLocaleString('en')} were signed, as after restoring a backup.`
+
 function Verified({ of }: { of: Extract<Checked, { is: 'verified' }> }) {
   const older = of.pinned.seen
   return (
@@ -68,6 +79,7 @@ function Verified({ of }: { of: Extract<Checked, { is: 'verified' }> }) {
         <Fact name="Journal"><Text>{of.head.origin}</Text></Fact>
         <Fact name="Root"><Id length={44}>{toBase64(of.head.root)}</Id></Fact>
         <Fact name="Key"><Id length={60}>{of.pinned.vkey}</Id></Fact>
+        {of.losses.map((loss) => <Fact key={loss.index} name="Attention: a loss was declared">{declared(loss)}</Fact>)}
         <Fact name="Ruled out">an entry edited, removed, inserted or moved{!of.isFirst && older ? '; anything this browser saw before changed or cut off' : ''}</Fact>
         <Fact name="Not ruled out">
           {of.isFirst ? 'that the key is not the right one: this browser saw it for the first time, from this server. Compare it with: indelible keys list. ' : ''}

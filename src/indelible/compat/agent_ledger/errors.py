@@ -23,6 +23,10 @@ from indelible import Effect, IndelibleError, errors
 class EffectLedgerError(Exception):
     """Is the root of what this face raises."""
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep every attribute in a copy and across processes."""
+        return errors.as_it_is(self)
+
 
 class EffectLedgerValidationError(EffectLedgerError, ValueError):
     """Something given is wrong; `field` names it, where that is known."""

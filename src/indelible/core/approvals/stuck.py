@@ -30,8 +30,8 @@ def people_named(approval: Approval) -> set[SheetRef]:
 def why_stuck(approval: Approval, sheets: Sheets) -> Stuck | None:
     """Return why a pending approval can never get the votes it lacks; None if it can, or is not pending.
 
-    People to whom it is escalated later count, and so do votes that stand. People who were revoked do not, nor the
-    requester, nor people without a key where votes are signed.
+    People to whom it is escalated later count, and so do votes that stand. People who may decide nothing do not, nor
+    the requester, nor people without a key where votes are signed.
     """
     if approval.status != "pending":
         return None
@@ -65,7 +65,7 @@ def _excluded(asked: Approval, people: Mapping[str, Person], sheets: Sheets) -> 
         vote = Vote(by=name, via="process", at=asked.asked_at, is_approval=True)
         refusal = why_not_they(counted, vote, "person")
         if not may_permit(name, sheets):
-            yield name, "was revoked" if _issuer(name, sheets) is None else "is not let in by the provider any more"
+            yield name, _why_out(name, sheets)
         elif refusal is not None:
             yield name, _WHY.get(refusal.code, refusal.code)
         elif asked.question.needs_signature and person.key is None:
@@ -84,6 +84,14 @@ _WHY = {
 def _everyone(approval: Approval) -> Approval:
     """Return the approval as it is when it was escalated to all its people."""
     return replace(approval, escalated=len(approval.question.escalations))
+
+
+def _why_out(name: str, sheets: Sheets) -> str:
+    """Say why nothing counts that a person permits."""
+    found = standing_of(name, sheets)
+    if found is None or found.is_revoked:
+        return "was revoked"
+    return f"has only the scope {', '.join(found.scopes)}" if found.scopes else "is not let in by the provider any more"
 
 
 def _issuer(name: str, sheets: Sheets) -> str | None:

@@ -102,6 +102,8 @@ class ToolCall:
     """The arguments that `scope`, `turn` or `resource` were made of, as dotted paths; "*" stands for all."""
     turn_from: str | None = None
     """The dotted path of the argument that `turn` is, if it is one: it says when the call is made, and not which."""
+    part: Sequence[str] = ()
+    """The part of the run or scope in which the identity is unique, such as one of several servers."""
 
     def __post_init__(self) -> None:
         if not is_tool_name(self.tool):

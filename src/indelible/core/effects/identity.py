@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from indelible.core.effects.calls import Resource, ToolCall
+from indelible.core.effects.calls import OWN_RUNS, Resource, ToolCall
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import BadCall
 
@@ -24,7 +24,9 @@ DIGEST_TAG = b"indelible/digest/v1\0"
 REPEAT_TAG = b"indelible/repeat/v1\0"
 SCHEMA_TAG = b"indelible/schema/v1\0"
 RESOURCE_TAG = b"indelible/resource/v1\0"
+PART_TAG = b"indelible/part/v1\0"
 _LONGEST_RESOURCE = 120
+_LONGEST_PART = 400
 _ADDRESS = re.compile(r"(?<= at )0x[0-9a-fA-F]+")
 
 
@@ -129,7 +131,7 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
     """
     if args_json is None:
         args_json = encode(call.args, root="args", max_bytes=max_bytes, is_whole=True)
-    scope = call.run if call.scope is None else call.scope
+    scope = scope_of(call)
     varies = _varying(call)
     omitted = _omitted(varies, call.added, args_json) if varies or call.added else ()
     said = without(args_json, omitted)
@@ -143,6 +145,15 @@ def identify(call: ToolCall, tenant: str, *, max_bytes: int | None = None, args_
         args_json=args_json,
         omitted=omitted,
     )
+
+
+def scope_of(call: ToolCall) -> str:
+    """Return the range in which the key of a call is unique: its scope or else its run, or a part of that."""
+    whole = call.run if call.scope is None else call.scope
+    if not call.part:
+        return whole
+    said = encode(["run" if call.scope is None else "scope", whole, *call.part], root="part")
+    return f"{OWN_RUNS}{said.decode() if len(said) <= _LONGEST_PART else hashed(PART_TAG, said)}"
 
 
 def says_the_same(call: ToolCall, effect: Effect) -> bool:

@@ -18,6 +18,8 @@ from indelible.errors import SignerRefused
 
 JOURNAL_RUN = "indelible:journal"
 """Is the run in which a journal tells about itself: its keys, its writers, its continuations."""
+WRITER_REGISTERED = "writer_registered"
+"""Is the event that tells the key of a process that signs what it writes."""
 
 Prove = Callable[[int], Sequence[bytes]]
 """Gives the proof that the tree to be signed begins with the tree of this older size."""

@@ -135,17 +135,15 @@ class Credential:
         return Caller(tenant=tenant, scopes=scopes, actor=actor, principal=self.principal, credential_id=self.id)
 
     def _scopes_of(self, person: Standing, now: datetime) -> frozenset[Scope]:
-        """Return what the token lets its person do: of a provider's person, no more than the rules in force."""
+        """Return what the token lets its person do."""
         why = person.why_not(self.name, now)
         if why is not None:
             raise NotAuthenticated(f"{self.id}: {why}")
-        if person.issuer is None:
-            return frozenset(self.scopes)
-        scopes = frozenset(self.scopes) & frozenset(person.scopes)
+        scopes = person.reach_of(self.scopes)
         if not scopes:
             raise NotAuthenticated(
-                f"{self.id} has the scope {', '.join(self.scopes)}, and the rules of {person.issuer} give {self.name} "
-                f"{', '.join(person.scopes)}; an administrator gives another: indelible apikeys create"
+                f"{self.id} has the scope {', '.join(self.scopes)}, and {self.name} has the scope "
+                f"{', '.join(person.scopes)}; an administrator gives another token: indelible apikeys create"
             )
         return scopes
 

@@ -6,6 +6,7 @@ in by what it said last. After `max_age` they have to come from the provider aga
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -66,16 +67,25 @@ class Standing:
             return ("sign_in_again" if self.word(now) == "sign_in_again" else "revoked"), why
         if self.may_permit:
             return None
-        have = ", ".join(self.scopes)
-        return "revoked", f"the rules of {self.issuer} let {name} decide nothing any more: they have the scope {have}"
+        have = f"they have the scope {', '.join(self.scopes)}"
+        if self.issuer is not None:
+            return "revoked", f"the rules of {self.issuer} let {name} decide nothing any more: {have}"
+        return (
+            "revoked",
+            f"{have}; an administrator gives them another: indelible people invite {name} --scope approver",
+        )
 
     @property
     def may_permit(self) -> bool:
         """Say whether what they permitted counts, however long ago: votes, grants, delegations.
 
-        Of the ledger's own people that is so until they are revoked.
+        It does as long as they might decide it now.
         """
-        return not self.is_revoked and (self.issuer is None or not RIGHTS["decide"].scopes.isdisjoint(self.scopes))
+        return not RIGHTS["decide"].scopes.isdisjoint(self.scopes)
+
+    def reach_of(self, scopes: Iterable[Scope]) -> frozenset[Scope]:
+        """Return what a token with these scopes lets them do: never more than they may themselves."""
+        return frozenset(scopes if "admin" in self.scopes else set(scopes) & set(self.scopes))
 
 
 def standing(

@@ -41,10 +41,12 @@ _UPDATE = ("$command", "update")
 # Where adapters put what a tool itself gave; a path of a result holds there too.
 _WRAPPED: tuple[tuple[str, ...], ...] = (
     (), ("gave",), ("gave", "return_value"), ("gave", "metadata"), ("structuredContent",),
-    ("structuredContent", "result"),
+    ("structuredContent", "result"), ("_meta",),
     *((*around, *inside) for around in (("gave",), ("gave", "[]"), ("to_parent",))
       for inside in (_ARTIFACT, ("$command",), _UPDATE, (*_UPDATE, "messages", "[]", *_ARTIFACT))),
 )  # fmt: skip
+# Where adapters put the blocks that a framework makes of what a tool gave: one for each item of a list.
+_BLOCKS: tuple[tuple[str, ...], ...] = ((), ("content",), ("gave",), ("gave", "$message", "data", "content"))
 _PATH = re.compile(r"(?:args|result|\*)(?:\.[^.\[\]]+|\[\])+")
 
 
@@ -139,9 +141,12 @@ class Redactor:
         here = [path.steps for path in self._paths if path.root == root]
         anywhere = [path.steps for path in self._paths if path.is_anywhere]
         if root == "result" and self._paths:
+            items = list(_within_items(here))
             wrapped = [(*around, *steps) for around in _WRAPPED for steps in here]
+            wrapped += [(*around, "[]", "text") for around in _BLOCKS if () in items]
             kept = self._walked(self._unforged(value), wrapped, anywhere, note)
-            kept = self._each_text(kept, lambda text: self._in_json(text, here, anywhere), _never)
+            inside = [*here, *(steps for steps in items if steps)]
+            kept = self._each_text(kept, lambda text: self._in_json(text, inside, anywhere), _never)
         else:
             kept = self._walked(self._unforged(value), here, anywhere, note)
         if not self._detectors:
@@ -263,6 +268,14 @@ class Screen:
 def may_have_marks(args_json: bytes | None) -> bool:
     """Say whether recorded arguments may hold marks; those that were erased or encrypted may."""
     return args_json is None or b"redacted" in args_json or b'"$encrypted"' in args_json
+
+
+def _within_items(paths: Iterable[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """Yield where paths lead inside of an item, for those that begin with items: a text may hold one item alone."""
+    for steps in paths:
+        while steps[:1] == ("[]",):
+            steps = steps[1:]
+            yield steps
 
 
 def _fits(step: str, name: str | int) -> bool:

@@ -17,7 +17,7 @@ from indelible.core.values.tags import SAFE_INTEGER
 # What RFC 8785 leaves unescaped, and its only escapes, so each string has one form.
 _PLAIN = r'[^"\\\x00-\x1f]*'
 _TEXT = rf'"({_PLAIN}(?:\\(?:["\\bfnrt]|u00(?:0[0-7bef]|1[0-9a-f])){_PLAIN})*)"'
-_NUMBER = r"(0|[1-9][0-9]{0,15})"
+_NUMBER = r"0|[1-9][0-9]{0,15}"
 _HASH = r'"([0-9a-f]{64})"'
 # A date that exists: 31 February is none, and neither is 29 February outside of a leap year.
 _LEAP = r"(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)"
@@ -33,8 +33,8 @@ _COMMITS = rf'"commits":\{{(?P<commits>(?:{_COMMIT}(?:,{_COMMIT})*)?)\}}'
 _WRITER = r'"writer":"([0-9a-f]{32})"'
 
 _EFFECT = re.compile(
-    rf'\{{{_ACTOR},"at":{_AT},"attempt":{_NUMBER},{_COMMITS},"effect":"([A-Za-z0-9_-]+)","log":{_TEXT},'
-    rf'"on_crash":"(retry|hold|resend)","prev":{_HASH},"run":{_TEXT},"seq":{_NUMBER},'
+    rf'\{{{_ACTOR},"at":{_AT},"attempt":(?P<attempt>{_NUMBER}),{_COMMITS},"effect":"([A-Za-z0-9_-]+)","log":{_TEXT},'
+    rf'"on_crash":"(retry|hold|resend)","prev":{_HASH},"run":{_TEXT},"seq":(?P<seq>{_NUMBER}),'
     rf'"side_effect":"({"|".join(SIDE_EFFECTS)})","status":"([a-z_]+)","tool":"([A-Za-z0-9_.:/-]+)",'
     rf'"type":"([a-z_]+)","v":1,{_WRITER}\}}',
     re.ASCII,
@@ -89,6 +89,8 @@ def read_effect_body(text: str) -> tuple[str, ...] | None:
     """Gives the values of `EffectBody` in its order, or None when this is no such event. On the way of every event."""
     match = _EFFECT.fullmatch(text)
     if match is None:
+        return None
+    if int(match["attempt"]) > SAFE_INTEGER or int(match["seq"]) > SAFE_INTEGER:
         return None
     names = match["commits"].split('"')[1::4]
     return match.groups() if names == sorted(set(names)) else None  # in canonical order, and each once

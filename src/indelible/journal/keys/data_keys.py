@@ -84,12 +84,24 @@ class DataKeys:
             path.unlink()
             sync_folder(path.parent)
 
-    def copy(self, holder: bytes, to: DataKeys) -> None:
-        """Gives another ledger's keys this holder's as well; one that was destroyed stays so."""
-        content = read_private(self._path(holder))
-        if content is None or content == _DESTROYED:
+    def has(self, holder: bytes) -> bool:
+        """Is a holder's key here, and not destroyed?"""
+        return self._content_of(holder) is not None
+
+    def copy(self, holder: bytes, to: DataKeys, *, is_replacing: bool = False) -> None:
+        """Give another ledger's keys this holder's as well; one that was destroyed stays so.
+
+        Args:
+            holder: Whose key it is.
+            to: The other ledger's keys.
+            is_replacing: Whether another key of the holder there is destroyed. Default: False, and it is refused.
+        """
+        content = self._content_of(holder)
+        if content is None:
             return
         path = to._path(holder)
+        if is_replacing and to._content_of(holder) not in (None, content):
+            to.destroy(holder)
         assert to._folder is not None
         with _explained(path), locked(to._folder):
             there = read_private(path)
@@ -99,8 +111,13 @@ class DataKeys:
             elif there != content:
                 raise KeyUnusable(
                     f"{path} is another key than {self._path(holder)}: both ledgers encrypt for the same person, each "
-                    "with a key of its own, and one ledger cannot have both"
+                    "with a key of its own, and one ledger cannot have both. Move the first one away if no copy of its "
+                    "ledger needs it"
                 )
+
+    def _content_of(self, holder: bytes) -> bytes | None:
+        content = read_private(self._path(holder))
+        return None if content == _DESTROYED else content
 
     def _path(self, holder: bytes) -> Path:
         assert self._folder is not None

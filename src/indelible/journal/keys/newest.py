@@ -53,6 +53,12 @@ class NewestVersions:
             newest[ref] = max(version, newest.get(ref, 0))
         return newest
 
+    def kept(self, kinds: Iterable[str]) -> dict[SheetRef, int]:
+        """Return what was kept of some kinds, as of one moment, without what was only noted here."""
+        with self._reading:
+            self._read_on()
+            return {ref: version for kind in kinds for ref, version in self._kept.get(kind, {}).items()}
+
     def note(self, ref: SheetRef, version: int) -> None:
         """Note a version that was seen."""
         _note(self._seen, ref, version)
@@ -60,8 +66,9 @@ class NewestVersions:
     def keep(self, versions: Mapping[SheetRef, int]) -> None:
         """Keep versions that were sealed; durable when it returns."""
         if self._path is None:
-            for ref, version in versions.items():
-                self.note(ref, version)
+            with self._reading:
+                for ref, version in versions.items():
+                    _note(self._kept, ref, version)
             return
         with self._writing(self._path):
             self._read_on()
@@ -79,10 +86,12 @@ class NewestVersions:
     def reset(self) -> None:
         """Forget everything: the ledger goes on from an older state, as a person said."""
         self._seen = {}
-        if self._path is not None:
-            with self._writing(self._path):
-                self._read_on()
-                self._write(self._emptied + 1, self._written + 1, [])
+        if self._path is None:
+            self._kept = {}
+            return
+        with self._writing(self._path):
+            self._read_on()
+            self._write(self._emptied + 1, self._written + 1, [])
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

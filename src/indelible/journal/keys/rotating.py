@@ -42,9 +42,12 @@ def rotate(ring: Ring, journals: Callable[[], Iterable[Journal]]) -> tuple[KeyHo
     """Puts a new key in the old one's place, on the record of every journal; gives the old and the new holder.
 
     Both keys sign until every journal says so under both signatures. Whoever is killed here calls it again: it goes on
-    with the key that was begun. Whoever comes while another one is at it is refused.
+    with the key that was begun. Whoever comes while another one is at it is refused. A journal that lacks what was
+    signed refuses before anything is begun: what it would be told of keys would not follow what it knows.
     """
     with ring.rotating():
+        for journal in journals():
+            journal.seal()
         old, new = ring.begin_rotation()
         told: set[str] = set()
         # Journals are listed again until no new one came: each has to say it before the old key stops.
@@ -95,7 +98,10 @@ def _rotation_in(journal: Journal, old: KeyHolder, new: KeyHolder) -> dict[str, 
 def revoke(ring: KeyRing, name: str, journals: Iterable[tuple[Journal, int]]) -> RingKey:
     """Declares a retired key worthless beyond a size of each journal, then sees to it that it never signs again."""
     key = ring.revocable(name)
-    for journal, size in journals:
+    known = list(journals)
+    for journal, _ in known:
+        journal.seal()  # one that lacks what was signed refuses before it is told anything
+    for journal, size in known:
         journal.record_once("key_revoked", revocation_facts(PublicKey(journal.origin, key.raw), size))
         journal.seal()
     return ring.revoke(key.id)

@@ -180,6 +180,9 @@ async def execute(intent_id: IntentId, body: NothingTold | None = None, asked: A
     approval = await find_approval(asked, intent_id)
     view = await asked.ledger.view_approval(approval)
     asked.ledgers.gateway.check_not_ours(approval.tool)
+    if view.effect.approval_id not in (None, approval.id):
+        message = f"intent {intent_id} was replaced by {view.effect.approval_id}; execute that one"
+        raise IllegalMove(message, effect=view.effect)
     if approval.is_open and _is_over(approval, view.args.get("expires_in")):
         message = f"intent {intent_id} expired before it was executed; propose it again with another idempotency_key"
         raise ApprovalExpired(message, approval=approval, effect=view.effect)

@@ -59,17 +59,18 @@ class Credentials(Register[Credential]):
         return credential, token
 
     def _check_stands(self, name: str | None, wanted: tuple[Scope, ...]) -> None:
-        """Raise `IllegalMove` for a person who is out, and for a scope that their provider's rules do not give."""
+        """Raise `IllegalMove` for a person who is out, and for a scope that reaches further than they do."""
         found = standing_of(self._store, self._tenant, name)
         if found is None or name is None:
             return
         if not found.scopes:
             raise IllegalMove(f"{found.why_not(name, datetime.now(UTC))}")
-        more = set(wanted) - set(found.scopes) if found.issuer is not None else set()
+        more = set(wanted) - found.reach_of(wanted)
         if more:
+            change = f"people invite {name} --scope SCOPE" if found.issuer is None else "serve --oidc-allow"
             raise IllegalMove(
-                f"the rules of {found.issuer} give {name} the scope {', '.join(found.scopes)}, not {', '.join(more)}; "
-                "change --oidc-allow first, or leave that scope out"
+                f"{name} has the scope {', '.join(found.scopes)}, not {', '.join(sorted(more))}; give it to them first "
+                f"(indelible {change}), or leave that scope out"
             )
 
     def revoke(self, credential_id: str, *, by: Actor) -> Credential:

@@ -30,6 +30,8 @@ from indelible.server.signin.register import Register
 USUAL_INVITATION = timedelta(hours=1)
 _TRIES = 8
 """Is how often a change is decided anew when somebody else was faster."""
+_TRIES_ALONE = 64
+"""Is how often when anybody else may have been faster."""
 
 
 class People(Register[Person]):
@@ -69,7 +71,9 @@ class People(Register[Person]):
 
     def open_link(self, link: Ticket) -> tuple[Person, Ticket]:
         """Signs in whoever has the link, and gives what their browser keeps; of all who come with it, one gets in."""
-        return self._sign_in(link.person_id, "link", lambda person, session, now: person.opened(link, session, now))
+        return self._sign_in(
+            link.person_id, "link", lambda before, session, now: _known(before).opened(link, session, now)
+        )
 
     def sign_in(
         self, id_: str, credential_id: str, sign_count: int, rules: ProviderRules | None = None
@@ -78,7 +82,7 @@ class People(Register[Person]):
         return self._sign_in(
             id_,
             "passkey",
-            lambda person, session, now: person.signed_in(credential_id, sign_count, session, now, rules),
+            lambda before, session, now: _known(before).signed_in(credential_id, sign_count, session, now, rules),
         )
 
     def vouch(self, name: str, vouched: Vouched, rules: ProviderRules) -> tuple[Person, Ticket]:
@@ -86,20 +90,26 @@ class People(Register[Person]):
 
         A person who was let in before and whom no rule covers by what it says now is out, with all that they have.
         """
-        by, scopes, id_ = vouched.by, rules.scopes_of(vouched), person_id(name)
+        scopes, id_ = rules.scopes_of(vouched), person_id(name)
         if not scopes:
             self._disallow(vouched)
             raise NotPermitted(f"{name} is known to the provider, and no rule here lets them in: --oidc-allow")
         fresh = Person(id=id_, version=0, name=name, scopes=scopes, vouched=vouched, created_at=datetime.now(UTC))
+
+        def step(before: Person | None, session: Session, now: datetime) -> Person:
+            self._check_one_name(id_, name, vouched.by)
+            return (before or fresh).vouched_for(vouched, scopes, session, now)
+
+        return self._sign_in(id_, "oidc", step)
+
+    def _check_one_name(self, id_: str, name: str, by: Voucher) -> None:
+        """Raise `NotPermitted` for a person who is here under another name."""
         other = next((one for one in self._vouched_by(by) if one.id != id_), None)
         if other is not None:
             raise NotPermitted(
                 f"you are {other.name} here, and the provider calls you {name} by now. An administrator ends the old "
                 "name and lets you in under the new one: indelible people revoke, then people invite"
             )
-        return self._sign_in(
-            id_, "oidc", lambda person, session, now: person.vouched_for(vouched, scopes, session, now), fresh
-        )
 
     def _disallow(self, vouched: Vouched) -> None:
         """Keep what the provider says now of a person whom no rule lets in by it, under whatever name they came in."""
@@ -119,23 +129,19 @@ class People(Register[Person]):
         self,
         id_: str,
         via: SignedInBy,
-        enter: Callable[[Person, Session, datetime], Person],
-        fresh: Person | None = None,
+        enter: Callable[[Person | None, Session, datetime], Person],
     ) -> tuple[Person, Ticket]:
         now = datetime.now(UTC)
         ticket = self._ticket(id_, "ses")
         session = Session(id=ticket.name, hash=ticket.hash, via=via, created_at=now, expires_at=now + LONGEST_SESSION)
 
         def step(before: Person | None) -> Person:
-            person = before or fresh
-            if person is None:
-                raise not_signed_in()
-            return enter(person, session, now)
+            return enter(before, session, now)
 
         def who(person: Person) -> Actor:
             return Actor(person.name, "person", via)
 
-        return self._change(id_, "person_signed_in", who, step), ticket
+        return self._change(id_, "person_signed_in", who, step, is_alone=via == "oidc"), ticket
 
     def sign_out(self, id_: str, session_id: str, *, by: Actor) -> Person:
         """Ends one of somebody's sessions."""
@@ -197,11 +203,28 @@ class People(Register[Person]):
         return changed
 
     def _change(
-        self, id_: str, event_type: str, who: Callable[[Person], Actor], step: Callable[[Person | None], Person]
+        self,
+        id_: str,
+        event_type: str,
+        who: Callable[[Person], Actor],
+        step: Callable[[Person | None], Person],
+        *,
+        is_alone: bool = False,
     ) -> Person:
-        """Decides a change on how the person stands, and again when they were changed meanwhile."""
-        for _ in range(_TRIES):
-            changed = step(self.find(id_))
-            if self._tell(event_type, {"id": id_}, changed, who(changed)):
+        """Decide a change on how the person stands, and again when they were changed meanwhile.
+
+        With `is_alone`, a new person is decided on how all people stand: nobody else comes in between.
+        """
+        for _ in range(_TRIES_ALONE if is_alone else _TRIES):
+            before = self.find(id_)
+            after = self._last_event() if is_alone and before is None else None
+            changed = step(before)
+            if self._tell(event_type, {"id": id_}, changed, who(changed), after=after):
                 return changed
         raise StoreUnavailable(f"{id_} is changed by too many at once; try again")
+
+
+def _known(person: Person | None) -> Person:
+    if person is None:
+        raise not_signed_in()
+    return person

@@ -53,8 +53,22 @@ class Register(Generic[Entry]):
         found = [type(self).read(sheet) for sheet in sheets if sheet.body is not None]
         return found, sheets[-1].id if len(sheets) == limit else None
 
-    def _tell(self, event_type: str, facts: dict[str, str], changed: Entry | None, by: Actor) -> bool:
-        """Writes an entry and the event that tells of it; says whether nobody else changed it meanwhile."""
+    def _last_event(self) -> int:
+        """Return the number of the run's last event; -1 if there is none."""
+        last, before = -1, None
+        while sheets := self._store.sheets(self._tenant, SheetFilter(kind=self.kind, before=before, limit=_PAGE)):
+            last, before = max(last, *(-1 if sheet.seq is None else sheet.seq for sheet in sheets)), sheets[-1].id
+        while events := self._store.events(self._tenant, self.run_id, last, _PAGE):
+            last = events[-1].seq
+        return last
+
+    def _tell(
+        self, event_type: str, facts: dict[str, str], changed: Entry | None, by: Actor, *, after: int | None = None
+    ) -> bool:
+        """Write an entry and the event that tells of it; say whether nobody else changed it meanwhile.
+
+        With `after`, the number of the run's last event, say whether nobody changed any entry since.
+        """
         command = Record(
             tenant=self._tenant,
             run_id=self.run_id,
@@ -62,9 +76,15 @@ class Register(Generic[Entry]):
             event_type=event_type,
             facts=facts_json(facts),
             sheet=None if changed is None else type(self).sheet_of(changed),
+            after=after,
         )
         (answer,) = self._store.apply(self._tenant, [command], [None])
-        if isinstance(answer, Outrun) and command.sheet is not None and _is_next(command.sheet, answer.sheet):
+        if (
+            isinstance(answer, Outrun)
+            and after is None
+            and command.sheet is not None
+            and _is_next(command.sheet, answer.sheet)
+        ):
             raise NotPermitted(f"{by.id} lost their access meanwhile, so nothing was changed; sign in again at /signin")
         return not isinstance(answer, Outrun)
 

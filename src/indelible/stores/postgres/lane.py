@@ -90,6 +90,8 @@ class Lane:
         self.compare: Compare | None = None
         self._compared: dict[str, int] = {}
         """Says on which session the record of each tenant was compared with what was signed."""
+        self.introduced: set[str] = set()
+        """Names the tenants whose journals were told the key of this process, if it signs what it writes."""
         self._renewed = 1
         self._stops: dict[str, Sheet] = {}
         """Are the stops of tenants as they were seen last; being wrong is only slow, for every claim is guarded."""
@@ -115,6 +117,7 @@ class Lane:
                     return self._persist(work, ways)
                 except _NotCompared:
                     session = self._line.generation
+                    self.introduced.discard(tenant)  # the database may be another one
             if not self._compare_on(session, work) or work.sent:
                 ways = ways[-1:]
 

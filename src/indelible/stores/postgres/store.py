@@ -49,6 +49,7 @@ class PostgresStore:
 
     is_cheap_to_read = False
     unseen_kinds: frozenset[str] = frozenset()
+    introduce: Callable[[str], Command] | None = None
     macs: Callable[[str], Macs] | None = None
 
     def __init__(
@@ -93,6 +94,7 @@ class PostgresStore:
         """Takes a name for this process; a forked child is a writer of its own."""
         self.writer_id = uuid.uuid4().hex
         self._provenances: dict[str, Provenance] = {}
+        self._lane.introduced.clear()
         self._kept_here: dict[str, float] = {}
         self._named_at = time.monotonic()
 
@@ -160,7 +162,15 @@ class PostgresStore:
         self._check_open()
         if any(adds_to_record(command) for command in commands):
             self._check_is_kept_here(tenant)
-        return self._lane.apply(tenant, commands, known)
+        introduction = self._introduction(tenant)
+        answers = self._lane.apply(tenant, [*commands, *introduction], [*known, *[None] * len(introduction)])
+        if introduction:
+            self._lane.introduced.add(tenant)
+        return answers[: len(commands)]
+
+    def _introduction(self, tenant: str) -> list[Command]:
+        """Return what tells the key that signs this process's events, unless the tenant's journal was told."""
+        return [] if self.introduce is None or tenant in self._lane.introduced else [self.introduce(tenant)]
 
     def _check_is_kept_here(self, tenant: str) -> None:
         """Raise if the tenant was moved to another database; looked up every five seconds, and for no call."""
@@ -190,6 +200,8 @@ class PostgresStore:
     def transaction(self, tenant: str) -> Iterator[PostgresTransaction]:
         """Opens a transaction for a handler, on a connection of its own."""
         self._check_open()
+        if self._introduction(tenant):
+            self.apply(tenant, [], [])
         transaction = PostgresTransaction(self._target, self._lane, tenant, self._seconds)
         try:
             yield transaction

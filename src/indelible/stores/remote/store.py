@@ -60,6 +60,7 @@ class RemoteStore:
     is_cheap_to_read = False
     macs: Callable[[str], Macs] | None = None  # the server has the keys
     compare: Compare | None = None  # the server compares
+    introduce: Callable[[str], Command] | None = None
 
     def has_macs(self) -> bool:
         """Leave macs to the server."""

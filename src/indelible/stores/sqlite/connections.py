@@ -8,11 +8,12 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
+from traceback import clear_frames
 from types import TracebackType
 
 import apsw
 
-from indelible.errors import Misconfigured, StoreError, StoreUnavailable
+from indelible.errors import Misconfigured, RecordForged, StoreError, StoreUnavailable
 
 # Below this, SQLite can lose acknowledged commits in WAL mode when two connections checkpoint.
 SAFE_FOR_WAL = (3, 51, 3)
@@ -119,6 +120,12 @@ class Explained:
         if isinstance(error, OSError):
             raise StoreUnavailable(
                 f"{self._address}: {error}; check that the folder exists and is yours to write"
+            ) from error
+        if isinstance(error, UnicodeDecodeError):
+            clear_frames(at)  # they hold the statement, and the connection would stay at this moment
+            raise RecordForged(
+                f"{self._address}: a text in a table of the ledger is no UTF-8, and no holder of its keys wrote that. "
+                "See what was changed: indelible verify"
             ) from error
 
 

@@ -62,6 +62,7 @@ class SqliteStore:
     is_cheap_to_read = True
     unseen_kinds: frozenset[str] = frozenset()
     sign_event: Callable[[bytes], bytes] | None = None
+    introduce: Callable[[str], Command] | None = None
     macs: Callable[[str], Macs] | None = None
     compare: Compare | None = None
 
@@ -130,6 +131,7 @@ class SqliteStore:
             undone.pop_all()
         self._provenances: dict[str, Provenance] = {}
         self._compared: set[str] = set()
+        self._introduced: set[str] = set()
         self._writer_id = uuid.uuid4().hex
         self._pid = os.getpid()  # only now: until then every thread of a forked child waits for the first one
         _STORES.add(self)
@@ -242,6 +244,7 @@ class SqliteStore:
                 return self._apply(tenant, commands, known)
             except _SetBack:
                 self._compared.discard(tenant)
+                self._introduced.discard(tenant)
 
     def _compare(self, tenant: str) -> None:
         """Compare a tenant's record with what was signed. One that lacks a part is compared again each time."""
@@ -251,13 +254,21 @@ class SqliteStore:
     def _apply(self, tenant: str, commands: Sequence[Command], known: Sequence[Effect | None]) -> list[Answer]:
         with self._explained, self._writing:
             self._check_place()
+            written = [*commands, *self._introduction(tenant)]
+            seen = [*known, *[None] * (len(written) - len(commands))]
             try:
-                batch = self._transact(tenant, commands, guessed(commands, known))
+                batch = self._transact(tenant, written, guessed(written, seen))
             except (Refused, apsw.ConstraintError):
-                batch = self._transact(tenant, commands, None)
+                batch = self._transact(tenant, written, None)
             self._check_place()
+            if len(written) > len(commands):
+                self._introduced.add(tenant)
         self._ring(batch)
-        return batch.answers
+        return batch.answers[: len(commands)]
+
+    def _introduction(self, tenant: str) -> list[Command]:
+        """Return what tells the key that signs this process's events, unless the tenant's journal was told."""
+        return [] if self.introduce is None or tenant in self._introduced else [self.introduce(tenant)]
 
     def _transact(self, tenant: str, commands: Sequence[Command], likely: dict[Ref, Effect | None] | None) -> Batch:
         try:
@@ -353,6 +364,8 @@ class SqliteStore:
         self._check_process()
         with self._explained:
             self._check_place()
+        if self._introduction(tenant):
+            self.apply(tenant, [], [])
         transaction = SqliteTransaction(
             self._writing,
             self._connection,

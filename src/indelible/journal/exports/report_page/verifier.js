@@ -69,7 +69,7 @@ var verifier = (function(exports) {
 	function readCanonical(text) {
 		try {
 			const value = JSON.parse(text);
-			return canonical(value) === text && !/\\u[dD]/.test(text) ? { value } : null;
+			return canonical(value) === text && !/\\u[dD]/.test(text.replaceAll("\\\\", "")) ? { value } : null;
 		} catch {
 			return null;
 		}
@@ -90,8 +90,10 @@ var verifier = (function(exports) {
 		$uuid: (text) => /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/.test(text),
 		$bytes: (text) => new RegExp(`^${BASE64}$`).test(text),
 		$redacted: (text) => /^[0-9a-f]{64}$/.test(text),
-		$encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && text.startsWith("AQ") === atob(text).startsWith("") && atob(text).length >= 53 && atob(text).startsWith("")
+		$encrypted: (text) => new RegExp(`^${BASE64}$`).test(text) && atob(text).length >= 53 && atob(text).startsWith("")
 	};
+	var LARGEST_EXPONENT = 10n ** 18n - 1n;
+	var SMALLEST_LAST = -2n * 10n ** 18n + 3n;
 	function isDuration(microseconds) {
 		const day = 86400000000n;
 		return microseconds >= -999999999n * day && microseconds < 1000000000n * day;
@@ -99,11 +101,11 @@ var verifier = (function(exports) {
 	/** Decimals have no zeros at their end, and an exponent only to save more than 20 zeros. */
 	function isDecimal(text) {
 		if (text === "0") return true;
-		const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]*)$/.exec(text);
+		const scientific = /^-?([1-9])(?:\.([0-9]*[1-9]))?E([+-])([1-9][0-9]{0,18})$/.exec(text);
 		if (scientific) {
-			const digits = 1 + (scientific[2]?.length ?? 0);
-			const point = Number(`${scientific[3]}${scientific[4]}`) + 1;
-			return point - digits > 20 || point < -20;
+			const exponent = BigInt(`${scientific[3]}${scientific[4]}`);
+			const last = exponent - BigInt(scientific[2]?.length ?? 0);
+			return (last > 20n || exponent < -21n) && exponent <= LARGEST_EXPONENT && last >= SMALLEST_LAST;
 		}
 		if (/^-?[1-9][0-9]*$/.test(text)) return /^-?[0-9]*?[1-9]0{0,20}$/.test(text);
 		return /^-?(?:[1-9][0-9]*\.[0-9]*[1-9]|0\.0{0,20}[1-9](?:[0-9]*[1-9])?)$/.test(text);
@@ -121,10 +123,10 @@ var verifier = (function(exports) {
 	function isForm(value, levels) {
 		if (typeof value === "number") return Number.isFinite(value);
 		if (typeof value !== "object" || value === null) return true;
-		if (levels === 0) return false;
-		if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1));
 		const members = Object.entries(value);
 		if (isTagged(value)) return members.every(([tag, text]) => typeof text === "string" && TAGS[tag](text));
+		if (levels === 0) return false;
+		if (Array.isArray(value)) return value.every((one) => isForm(one, levels - 1));
 		return members.every(([name, one]) => (!name.startsWith("$") || name.startsWith("$$")) && isForm(one, levels - 1));
 	}
 	var rules_default = {
@@ -2555,6 +2557,7 @@ var verifier = (function(exports) {
 	/** Collects what a journal says about its own keys, and tells whose signature a head needs. */
 	var KeyChain = class {
 		origin;
+		continuations = [];
 		#rotations = [];
 		#revoked = /* @__PURE__ */ new Map();
 		#writers = /* @__PURE__ */ new Map();
@@ -2571,7 +2574,7 @@ var verifier = (function(exports) {
 				const [key, size] = [await keyIn(facts.key), sizeOf(facts.size)];
 				const raw = toHex(key.publicKey);
 				this.#revoked.set(raw, Math.min(size, this.#revoked.get(raw) ?? size));
-			} else if (type === "log_continued") checkContinued(facts);
+			} else if (type === "log_continued") this.continuations.push(continuationOf(index, facts));
 			else if (type === "writer_registered") this.#register(facts);
 		}
 		async #rotate(index, facts) {
@@ -2625,12 +2628,17 @@ var verifier = (function(exports) {
 		if (typeof vkey !== "string") throw new Caught("a key is written as a text");
 		return parseKey(vkey);
 	}
-	function checkContinued({ lost, size }) {
-		sizeOf(size);
-		if (!isObject(lost) || Object.keys(lost).sort().join() !== "root,size" || rootOf(lost.root).length !== 32) throw new Caught("a continuation names size and root of what was lost");
-		sizeOf(lost.size);
+	function continuationOf(index, { lost, size }) {
+		if (!isObject(lost) || Object.keys(lost).sort().join() !== "root,size" || strictBase64(lost.root, "the lost root").length !== 32) throw new Caught("a continuation names size and root of what was lost");
+		return {
+			index,
+			size: sizeOf(size),
+			lost: {
+				size: sizeOf(lost.size),
+				root: lost.root
+			}
+		};
 	}
-	var rootOf = (root) => strictBase64(root, "the lost root");
 	// src/record/examination.ts
 	/** Examines a journal's entries one after the other: their form, the rules, the keys, the values. */
 	/** Takes in entries in their order; throws `Caught` at the first that is not as it should be. */
@@ -2997,6 +3005,7 @@ var verifier = (function(exports) {
 	}
 	exports.checkRecord = checkRecord;
 	exports.checkSignature = checkSignature;
+	exports.isRecorded = isRecorded;
 	exports.readRecord = readRecord;
 	exports.textOf = textOf;
 	exports.toHex = toHex;
