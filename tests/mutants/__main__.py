@@ -86,14 +86,14 @@ class Runner:
             try:
                 said, _ = running.communicate(timeout=self._limit)
             except subprocess.TimeoutExpired:
-                return Verdict("TIME LIMIT", seconds=time.monotonic() - since)
+                seconds, failed = time.monotonic() - since, self._failed()
+                return Verdict("noticed", failed[0], seconds) if failed else Verdict("TIME LIMIT", seconds=seconds)
             finally:
                 if running.poll() is None:
                     os.killpg(running.pid, signal.SIGKILL)
                     running.wait()
         seconds, code = time.monotonic() - since, running.returncode
-        failed = self._report.read_text().splitlines() if self._report.exists() else []
-        if failed:
+        if failed := self._failed():
             return Verdict("noticed", failed[0], seconds)
         if code == 0:
             return Verdict("SURVIVED", seconds=seconds)
@@ -105,7 +105,11 @@ class Runner:
     def failing(self, tests: Sequence[str]) -> set[str]:
         """Return those of some tests that fail without a bug."""
         self.run(tests)
-        return set(self._report.read_text().splitlines()) if self._report.exists() else set()
+        return set(self._failed())
+
+    def _failed(self) -> list[str]:
+        """Return the tests that failed so far, in their order."""
+        return self._report.read_text().splitlines() if self._report.exists() else []
 
 
 def known() -> dict[str, str]:

@@ -140,13 +140,13 @@ _ENGINE = (
         tests=("tests/scenarios/test_transactions.py",),
     ),
     Bug(
-        name="settle-all-any-attempt",
+        name="settle-any-attempt",
         part="engine",
-        promise="in-doubt.md: settling by a filter settles the attempts that were found",
-        file="engine/settling.py",
-        where="Settling._by_filter",
-        old="evidence=evidence, attempt=effect.attempt)",
-        new="evidence=evidence)",
+        promise="in-doubt.md: what is settled is the attempt that was looked at, and no later one",
+        file="core/effects/walk.py",
+        where="_settling",
+        old="attempt=effect.attempt,",
+        new="attempt=None,",
         tests=("tests/scenarios/test_settling_many.py",),
     ),
 )
@@ -272,7 +272,7 @@ _SQLITE = (
         file="stores/sqlite/store.py",
         where="SqliteStore._ring",
         old="if self._wake_file is not None and batch.moved:",
-        new="if self._wake_file is not None and not batch.moved:",
+        new="if self._wake_file is not None and batch.erased:",
         tests=("tests/stores/test_waiting.py", "tests/scenarios/test_waiting.py"),
     ),
     Bug(

@@ -67,7 +67,7 @@ def test_a_winner_in_another_process_wakes_a_caller_that_never_looks_by_itself(
         monkeypatch.setattr(waiting, name, timedelta(hours=1))
     with Child(win_elsewhere, ledger.url, ledger.tenant, "from afar") as winner:
         assert winner.hear() == "claimed"
-        waiter = ledger.spawn("run", charge(), Count(), wait=PATIENCE * 5)
+        waiter = ledger.spawn("run", charge(), Count(), wait=PATIENCE * 2)
         somebody_waits(ledger)
         eventually(lambda: not ledger.engine.waiting._unseen)
         winner.tell("go on")
