@@ -47,6 +47,7 @@ from indelible.integrations.adk_ways import FRAMEWORK, WatchingPlugin
 from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
+from indelible.integrations.models import shown_of
 from indelible.integrations.results import ToolAsked as ToolAsked
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import ToolFailed as ToolFailed
@@ -482,7 +483,9 @@ def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
         schema = schema.model_dump(exclude_none=True) if isinstance(schema, types.Schema) else schema
         return bound(schema, args, tool.name)
     defaults = {
-        name: as_json(one.default) for name, one in signature.parameters.items() if one.default is not one.empty
+        name: shown_of(one.default, f"args.{name}")
+        for name, one in signature.parameters.items()
+        if one.default is not one.empty
     }
     # ADK leaves out what the function does not take.
     taken = {name: value for name, value in args.items() if name in signature.parameters}
@@ -495,7 +498,7 @@ def _read(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
     read, errors = tool._preprocess_args_with_validation(args)
     if errors:
         raise BadCall(f"{tool.name} was not called: {'; '.join(errors)}")
-    return {**args, **as_json(read)}
+    return {**args, **shown_of(read)}
 
 
 def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:

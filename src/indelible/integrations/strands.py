@@ -49,8 +49,9 @@ from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, Indel
 from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
 from indelible.integrations.injected import name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
+from indelible.integrations.models import shown_of
 from indelible.integrations.results import ToolError as ToolError
-from indelible.integrations.results import as_json, text_in
+from indelible.integrations.results import text_in
 from indelible.integrations.strands_ways import note_agent, note_model
 from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
@@ -426,7 +427,7 @@ def _validated(tool: Any, args: Any) -> Any:
     if not _validates(tool):
         return args
     try:
-        return as_json(tool._metadata.validate_input(args))
+        return shown_of(tool._metadata.validate_input(args))
     except ValueError as wrong:
         raise _Misfit(str(wrong)) from wrong
 
