@@ -42,7 +42,7 @@ from indelible.integrations.crewai_questions import QUESTION, People
 from indelible.integrations.crewai_turns import recording
 from indelible.integrations.entries import Entry, doubt_of, raise_doubt
 from indelible.integrations.model_turns import MODEL_INVOKED
-from indelible.integrations.models import json_of
+from indelible.integrations.models import shown_of
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json
 from indelible.integrations.telling import heard_of, with_note
@@ -313,7 +313,7 @@ def _as_sent(tool: BaseTool, args: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _recorded(taken: Mapping[str, Any]) -> dict[str, Any]:
-    args: dict[str, Any] = json_of(dict(taken))
+    args: dict[str, Any] = shown_of(dict(taken))
     return args
 
 

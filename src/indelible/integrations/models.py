@@ -51,7 +51,10 @@ def shown_of(value: Any, at: str = "args") -> Any:
     Raises:
         NotRecordable: It does not show all of them; `path` names the field.
     """
-    shown = _ANYTHING.dump_python(value, mode="json")
+    try:
+        shown = _ANYTHING.dump_python(value, mode="json")
+    except ValueError as wrong:
+        raise NotRecordable(at, f"has no JSON: {wrong}") from wrong
     hidden = left_out(value, shown, at, _is_shown)
     if hidden is not None:
         raise _not_shown(hidden)
