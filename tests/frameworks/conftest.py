@@ -39,15 +39,15 @@ def decide(ledger: Ledger, *, yes: bool = True) -> None:
             ledger.deny(approval, by="ana", reason="not today")
 
 
-def told_of(ledger: Ledger, kind: str) -> list[Any]:
-    """Gives what the events of one kind say in the run of the tests."""
+def told_of(ledger: Ledger, kind: str, run: str = "order-123") -> list[Any]:
+    """Gives what the events of one kind say in a run, by default that of the tests."""
     told: list[Any] = []
 
     def look(event: Any) -> None:
         if event.type == kind:
             told.append(event.payload)
 
-    ledger.run_story("order-123", each=look)
+    ledger.run_story(run, each=look)
     return told
 
 

@@ -349,7 +349,7 @@ def test_a_tool_that_was_behind_a_ledger_is_free_in_an_app_without_one(ledger: L
 
 def test_the_turns_of_a_model_are_on_the_record_of_its_session(ledger: Ledger) -> None:
     Played(ledger, CHARGE, record_turns=True).begin()
-    first, second = told_of(ledger, "adk.model_invoked")
+    first, second = told_of(ledger, "adk.model_invoked", "billing/ana/order-123")
     args = sha256_of({"order": "o1", "amount": 5})
     assert first["tool_calls"] == [{"id": "c1", "name": "charge", "args_sha256": args}]
     assert (second["model_id"], second["success"], second["tool_calls"]) == ("scripted", True, [])

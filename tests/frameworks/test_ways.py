@@ -544,7 +544,7 @@ def test_88_calls_of_an_agent_inside_belong_to_the_run_and_the_turn_around_it(le
     turns = [[called("till", "t1", request="go")], [called("till", "t2", request="again")], [types.Part(text="done")]]
     runner = app_of(adk_agent(inner, name="root", turns=turns), LedgerPlugin(ledger))
     runs(runner)()
-    assert {effect.run_id for effect in ledger.effects()} == {f"s{next(numbers) - 1}"}
+    assert {effect.run_id for effect in ledger.effects()} == {f"billing/ana/s{next(numbers) - 1}"}
     assert len({effect.turn for effect in ledger.effects()}) == 1
     assert done == ["paid"], "both delegations would pay the same, in one turn"
 

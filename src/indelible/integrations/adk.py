@@ -9,8 +9,8 @@
 
 A call that a person has to decide asks for a confirmation, as `request_confirmation` does. What is answered to that
 decides nothing: it lets the app look again, and what runs is what people let run at the ledger. The tool gets the
-answers to its own questions alone. Calls belong to the session. Within one invocation, the same tool with the same
-arguments is the same call.
+answers to its own questions alone. Calls belong to the session, whose run is called "app/user/id". Within one
+invocation, the same tool with the same arguments is the same call.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class LedgerPlugin(WatchingPlugin):
             return around[0]
         if self._run is not None:
             return self._run if isinstance(self._run, str) else self._run(context)
-        return str(context.session.id)
+        return run_of(context.session)
 
     async def answer(self, session: Session) -> Answer | None:
         """Answer what one invocation of a session asked for the ledger, so that its app looks again.
@@ -251,6 +251,15 @@ class LedgerPlugin(WatchingPlugin):
             return None if about is None or about.status != "pending" else about.id
         doubted = None if effect is None else await self._ledger.get_effect(effect)
         return None if doubted is None or doubted.status != "in_doubt" else doubted.id
+
+
+def run_of(session: Session) -> str:
+    """Name the run of a session as ADK knows it, by app, user and id: "billing/ana/order-123".
+
+    Two users may each have a session "main". A slash inside of a name is written as `%2F`, and `%` as `%25`.
+    """
+    names = (session.app_name, session.user_id, session.id)
+    return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
 
 
 class _Gate:

@@ -9,7 +9,7 @@ from typing import Any
 from google.adk.plugins.plugin_manager import PluginManager
 from google.adk.runners import Runner
 
-from indelible.integrations.adk import LedgerPlugin
+from indelible.integrations.adk import LedgerPlugin, run_of
 from indelible.integrations.adk_pauses import NAME
 from indelible.integrations.adk_ways import WatchingPlugin, note_node
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
@@ -62,4 +62,4 @@ class _Everywhere(LedgerPlugin):
 
 
 def _run_of(context: Any) -> str:
-    return run_here(str(context.session.id), advice="…")
+    return run_here(run_of(context.session), advice="…")
