@@ -131,6 +131,9 @@ class LedgerPlugin(Plugin):
     def _hear(self, agent: Agent) -> None:
         agent.add_hook(self._stop, AfterToolsEvent)
         agent.add_hook(self._look, [BeforeInvocationEvent, BeforeModelCallEvent], order=HookOrder.SDK_FIRST)
+        self._follow_turns(agent)
+
+    def _follow_turns(self, agent: Agent) -> None:
         agent.add_hook(self._name_turn, BeforeInvocationEvent, order=HookOrder.SDK_LAST)
         agent.add_hook(self._forget_turn, AfterInvocationEvent, order=HookOrder.SDK_LAST)
 
@@ -166,9 +169,9 @@ class LedgerPlugin(Plugin):
         return self._turns[agent] if agent in self._turns else agent.state.get(_STATE)
 
     def _turn_in(self, agent: Agent, more: Sequence[Any]) -> str | None:
-        """Name the turn by the user's last message; in a run of several sessions, also by the session."""
+        """Name the turn by the user's last message to this agent; a session may have several, each with an id."""
         session, turn = _session_of(agent), _turn(agent, more)
-        return turn if turn is None or self._run is None or session is None else f"{session} {turn}"
+        return turn if turn is None or session is None else f"{session}/{agent.agent_id} {turn}"
 
     def _look(self, event: BeforeInvocationEvent | BeforeModelCallEvent) -> None:
         """Note what the agent runs without the ledger, before it runs and before its model is asked."""

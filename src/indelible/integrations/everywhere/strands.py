@@ -10,7 +10,7 @@ from typing import Any
 
 from strands import Agent
 from strands.bidi import BidiAgent
-from strands.hooks import AfterToolsEvent
+from strands.hooks import AfterToolsEvent, BeforeInvocationEvent
 from strands.middleware import ExecuteToolStage, InvokeModelStage
 from strands.middleware._registry import MiddlewareRegistry
 from strands.multiagent.graph import Graph
@@ -58,6 +58,7 @@ def reach(around: Around) -> Undo:
     @functools.wraps(begin)
     def begun(self: Agent, *args: Any, **words: Any) -> Any:
         note_agent(around.watch, self, self.model)
+        own.follow(self)
         return begin(self, *args, **words)
 
     @functools.wraps(stream)
@@ -92,9 +93,20 @@ class _Everywhere(LedgerPlugin):
     def __init__(self, *args: Any, **words: Any) -> None:
         super().__init__(*args, **words)
         self._heard: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._followed: weakref.WeakSet[Agent] = weakref.WeakSet()
 
     def guard(self, agent: Any) -> None:
         """Do nothing: every agent is reached."""
+
+    def follow(self, agent: Agent) -> None:
+        """Name the turns of an agent that is invoked from now on."""
+        if agent not in self._followed:
+            self._followed.add(agent)
+            self._follow_turns(agent)
+
+    def _name_turn(self, event: BeforeInvocationEvent) -> None:
+        if self.is_on:
+            super()._name_turn(event)
 
     def stop_with(self, agent: Any) -> None:
         """Let the agent stop when the ledger refused to go on."""
