@@ -12,6 +12,7 @@ import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -32,6 +33,7 @@ from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.findings import Caught
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.examining import Examiner, Outgrown
+from indelible.journal.keys.rights import own_events
 
 log = logging.getLogger("indelible.journal")
 
@@ -235,11 +237,8 @@ class Sealer:
             self.record(event_type, facts)
 
     def own_events(self) -> Iterator[Event]:
-        """Gives what the journal told about itself, in order."""
-        page = self._store.events(self._tenant, JOURNAL_RUN, -1, _PAGE)
-        while page:
-            yield from page
-            page = self._store.events(self._tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
+        """Gives what the journal told about itself, in order; raises `RecordForged` if others wrote in it."""
+        return own_events(self._store, self._tenant, JOURNAL_RUN)
 
     def heartbeat(self) -> Note | None:
         """Writes an event that says no more than the time, so that a fresh head can be told from an old one.
@@ -571,18 +570,16 @@ def stop_of(store: Store, tenant: str) -> Stop | None:
 def stop_before(store: Store, tenant: str) -> Stop | None:
     """Return the word on the stop before the newest one, as the record tells it; one that was erased is in force."""
     newest = stop_of(store, tenant)
-    page = store.events(tenant, STOPS_RUN, -1, _PAGE)
-    told = list(page)
-    while len(page) == _PAGE:
-        page = store.events(tenant, STOPS_RUN, page[-1].seq, _PAGE)
-        told += page
+    told = list(own_events(store, tenant, STOPS_RUN))
     if newest is None or len(told) < 2:
         return None
     shown = store.payloads(tenant, STOPS_RUN, [told[-2].seq])
     macs = None if store.macs is None else store.macs(tenant)
     believed = (one for one in shown if one.field == STOP_REF.kind and (macs is None or macs.is_of_payload(one)))
     body = next((one.value for one in believed), None)
-    return read_stop(Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body))
+    before = Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body)
+    is_known = body is not None and before.read()["version"] == before.version
+    return read_stop(before if is_known else replace(before, body=None))
 
 
 def _shown(head: TreeHead) -> dict[str, Any]:
