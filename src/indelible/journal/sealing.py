@@ -19,13 +19,13 @@ from typing import Any, Protocol
 from indelible.core.commands import Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
-from indelible.core.events import Event, facts_json, instant
+from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, PublicKey, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
-from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_forgery, stop_of_set_back
+from indelible.core.journal.set_back import go_after_loss, is_about_loss, stop_of_forgery, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
@@ -253,6 +253,7 @@ class Sealer:
     def resume_after_loss(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
         lost, here = self.lost()
+        stop_if_set_back(self._store, self._tenant, self._signer, self._stamp)  # else nobody says what is continued
         if lost != self._declared_lost():  # a command that died may have said so
             self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         if self._store.macs is not None:
@@ -291,12 +292,11 @@ class Sealer:
         return lost, self._journal.tree(self._tenant)
 
     def _declared_lost(self) -> TreeHead | None:
-        """Return the head that was declared lost since the stop; None if none was, or effects go on since."""
-        stop = stop_of(self._store, self._tenant)
-        told = [event.read() for event in self.own_events() if event.type == "log_continued"]
-        if stop is None or not is_set_back(stop) or not told or told[-1]["at"] < instant(stop.at):
+        """Return the head that was declared lost, if effects are stopped for that loss."""
+        told = [event.read()["facts"]["lost"] for event in self.own_events() if event.type == "log_continued"]
+        if not told or not is_about_loss(stop_of(self._store, self._tenant), told[-1]["size"]):
             return None
-        lost = told[-1]["facts"]["lost"]
+        lost = told[-1]
         return TreeHead(self.origin, lost["size"], b64decode(lost["root"]))
 
     def _introduce_key(self) -> None:
