@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+import shutil
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -158,3 +159,38 @@ def test_59_a_program_that_runs_while_the_database_is_put_back_finds_no_forgery_
             ledger.run(charge(number), lambda effect: "paid")
             sealer.seal()
     assert place.why_stopped() == ""
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_98_a_budget_is_not_spent_again_after_an_older_copy_of_the_keys_was_put_back(
+    place: Place, tmp_path: Path, is_open: bool
+) -> None:
+    keys, copy = tmp_path / "keys", tmp_path / "copy"
+
+    def put_keys_back() -> None:
+        shutil.rmtree(keys)
+        shutil.copytree(copy, keys)
+
+    def mail(ledger: Ledger) -> None:
+        ledger.run(ToolCall(tool="mail", args={}, run_id="mails"), lambda effect: "sent")
+        ledger.seal()
+
+    with place.opened() as ledger:
+        shutil.copytree(keys, copy)
+        old = place.budgets()
+        for number in range(2, 5):
+            ledger.run(charge(number), lambda effect: place.entered.append(effect.args))
+        ledger.seal()
+        if is_open:
+            put_keys_back()
+        mail(ledger)
+    if not is_open:
+        put_keys_back()
+    place.put_back(old)
+    for number in range(10, 14):
+        with suppress(Stopped, RecordForged):
+            place.call(charge(number))
+        with suppress(RecordForged):
+            place.seal()
+    assert len(place.entered) <= 4, "the seal stops effects, for two events tell of one reservation"
+    assert "another event took" in place.why_stopped() or len(place.entered) == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -15,8 +15,8 @@ from indelible import GrantTerms, Ledger, NothingHappened, ToolCall
 from indelible.core.commands import Record
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import facts_json
+from indelible.core.macs import Known
 from indelible.core.privacy.forgetting import HOLD_LIFTED
-from indelible.core.sheets import SheetRef
 from indelible.engine.mint import SystemMint
 from indelible.errors import IndelibleError, OnHold, RecordForged, SignerRefused
 from indelible.journal.evidence.live import LiveEvidence
@@ -306,19 +306,19 @@ def taken_into_the_tree(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
 def another_seals_meanwhile(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Seal while another process seals all of it, just after this one saw how far the tree was examined."""
     taken_into_the_tree(place, monkeypatch)
-    real = NewestVersions.version
+    real = NewestVersions.kept
     looks = iter([False, True])  # first when it begins, then when it reads on
 
-    def version(newest: NewestVersions, ref: SheetRef) -> int:
-        found = real(newest, ref)
-        if ref == EXAMINED and next(looks, False):
+    def kept(newest: NewestVersions, kinds: Iterable[str]) -> Known:
+        found = real(newest, kinds)
+        if kinds == (EXAMINED.kind,) and next(looks, False):
             with place.opened() as other:
                 other.seal()
         return found
 
     with place.opened() as ledger:
         sealer = ledger._engine.notary.sealer()
-        monkeypatch.setattr(NewestVersions, "version", version)
+        monkeypatch.setattr(NewestVersions, "kept", kept)
         sealer.seal()
         assert next(looks, None) is None
 

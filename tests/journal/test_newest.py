@@ -90,6 +90,26 @@ def test_an_older_file_that_is_put_back_takes_nothing_back_from_those_who_know_b
     assert (NewestVersions(path).version(ONE), NewestVersions(path).version(TWO)) == (1, 3)
 
 
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_98_kept_is_what_the_file_says_also_where_an_older_one_grew_past_what_was_read(
+    path: Path, is_replaced: bool
+) -> None:
+    mine = NewestVersions(path)
+    mine.keep({ONE: 1})
+    old = path.read_bytes()
+    mine.keep({ONE: 2})
+    if is_replaced:
+        path.rename(path.with_name("newer"))
+    path.write_bytes(old)
+    path.chmod(0o600)
+    if is_replaced:
+        NewestVersions(path).keep({TWO: 3})
+        NewestVersions(path).keep({GRANT: 4})
+    assert mine.kept(["budget"]) == ({ONE: 1, TWO: 3} if is_replaced else {ONE: 1})
+    mine.keep({ONE: 2})
+    assert NewestVersions(path).version(ONE) == 2, "it is told anew"
+
+
 @pytest.mark.parametrize("content", [b"", b"{}\n", b"[0, 1]\nno json\n", b'[0, 1]\n[["budget"]]\n'])
 def test_a_file_that_cannot_be_read_stops_whoever_needs_it(path: Path, content: bytes) -> None:
     path.parent.mkdir(mode=0o700)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -219,3 +222,39 @@ def test_21_without_the_key_that_the_journal_names_nothing_is_continued(store_ur
         retired.chmod(0o600)
         ledger.continue_journal()
         assert verify(LiveEvidence(ledger._engine.store, "default"), [key_of(ledger)]).verdict == "verified"
+
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from indelible import Ledger
+from indelible.journal import sealing
+def die(*args):
+    os.kill(os.getpid(), signal.SIGKILL)
+with Ledger.open(sys.argv[1], keys=Path(sys.argv[2]), seal=False) as ledger:
+    if sys.argv[3] == "before the go":
+        sealing.stop_before = die
+    else:
+        keep = type(ledger._engine.store.journal).keep_head
+        def kept(*args):
+            keep(*args)
+            die()
+        type(ledger._engine.store.journal).keep_head = kept
+    ledger.continue_journal()
+"""
+
+
+@pytest.mark.parametrize("when", ["before the go", "after the head"])
+@pytest.mark.parametrize("is_noticed", [True, False])
+def test_59_a_continuation_that_was_killed_is_done_again(restored: dict[str, Any], when: str, is_noticed: bool) -> None:
+    if is_noticed:
+        with Ledger.open(**restored) as ledger, pytest.raises(Stopped):
+            ledger.run(charge(3), Count())
+    died = subprocess.run([sys.executable, "-c", _KILLED, restored["url"], str(restored["keys"]), when], check=False)
+    assert died.returncode == -signal.SIGKILL
+    with Ledger.open(**restored) as ledger:
+        ledger.continue_journal()
+        assert ledger.stopped() is None
+        assert ledger.run(charge(3), Count("three")) == "three"
+        told = [event.type for event in ledger.events("indelible:journal")]
+        assert told.count("log_continued") == 1, "the loss is told once"

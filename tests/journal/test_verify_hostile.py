@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -138,6 +140,46 @@ def test_a_zip_is_packed_as_bundles_are(made: Made, tmp_path: Path, method: int)
             archive.writestr(name, content)
     report = verify(path, [made.key])
     assert (report.verdict, "packed in a way" in report.why) == ("tampered", True), report.why
+
+
+@pytest.mark.parametrize("id_", [0x7075, 0x6375, 0xCAFE, None])
+def test_69_no_other_program_finds_other_names_in_a_zip(made: Made, tmp_path: Path, id_: int | None) -> None:
+    extra = b"short"
+    if id_ is not None:
+        body = struct.pack("<BI", 1, crc32(b"README.txt")) + b"payloads.ndjson"
+        extra = struct.pack("<HH", id_, len(body)) + body
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in made.run.items():
+            entry = zipfile.ZipInfo(name)
+            if name == "README.txt":
+                entry.extra = extra
+            archive.writestr(entry, content)
+    assert verify(path, [made.key]).verdict in ("tampered", "cannot_tell")
+
+
+@pytest.mark.parametrize("extra", ["local", "list"])
+def test_69_a_field_that_names_a_file_anew_is_found_in_both_places(made: Made, tmp_path: Path, extra: str) -> None:
+    times, naming = struct.pack("<HHBI", 0x5455, 5, 1, 0), struct.pack("<HHBI", 0x7075, 5, 1, 0)
+    path = tmp_path / "b.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in made.run.items():
+            entry = zipfile.ZipInfo(name)
+            entry.extra = times
+            archive.writestr(entry, content)
+    assert verify(path, [made.key]).verdict == "verified", "zip notes times so"
+    raw = path.read_bytes()
+    at = raw.index(times) if extra == "local" else raw.rindex(times)
+    path.write_bytes(raw[:at] + naming + raw[at + len(naming) :])
+    assert verify(path, [made.key]).verdict == "tampered"
+
+
+def test_69_a_file_has_one_name_beside_its_content_and_in_the_list(made: Made, tmp_path: Path) -> None:
+    path = write_zip(made.run, tmp_path / "b.zip")
+    raw = path.read_bytes()
+    at = raw.index(b"README.txt")
+    path.write_bytes(raw[:at] + b"checkpoint" + raw[at + 10 :])
+    assert verify(path, [made.key]).verdict == "tampered"
 
 
 def test_a_bundle_that_somebody_packed_again_with_its_folders_is_the_same(made: Made, tmp_path: Path) -> None:

@@ -48,10 +48,15 @@ class Examiner:
         """Says for each run what is wrong with it, until whoever stops effects for it empties this."""
         self._begin(Edge(), {})
 
+    @property
+    def _kept_size(self) -> int:
+        """Is how many entries the folder says were examined; an older copy of it that was put back says fewer."""
+        return self.macs.newest.kept((EXAMINED.kind,)).get(EXAMINED, 0)
+
     def _begin(self, edge: Edge, kept: Known) -> None:
         """Begin after an edge, with what was kept. What it counts is of as many entries as it says, and of no more."""
         self._edge = edge
-        self._kept = self.macs.newest.version(EXAMINED)
+        self._kept = self._kept_size
         self._remembered = kept.get(EXAMINED, 0)
         self._unsealed = Unsealed(self.macs, self._rows)
         self._numbers = Numbers(
@@ -92,7 +97,7 @@ class Examiner:
             Caught: The tree has an entry that no key holder wrote or no rule allows, or it is not what it says.
             LookupError, ValueError: Its tiles are not as they were written.
         """
-        newest = self.macs.newest.version(EXAMINED)
+        newest = self._kept_size
         places = self._places(tree)
         nodes = node_reader(places.tile)
         is_emptied = newest < self._kept
@@ -141,12 +146,12 @@ class Examiner:
     def keep(self) -> None:
         """Remember what the entries told, and how far they go. Call it when they are signed."""
         newest = self.macs.newest
-        if newest.version(EXAMINED) < self._kept:  # it was emptied meanwhile
+        if self._kept_size < self._kept:  # it was emptied meanwhile
             self._begin(Edge(), {})
-        elif newest.version(EXAMINED) < self._edge.size:
+        elif self._kept_size < self._edge.size:
             found = {**newest_told(self._store, self.macs, self._told), **self._counts, **self._numbers.changed}
             newest.keep({**found, HOLDS: self._holds, EXAMINED: self._edge.size})
-        self._kept = newest.version(EXAMINED)
+        self._kept = self._kept_size
         self._told, self._counts = [], {}
         self._numbers.changed.clear()
 

@@ -12,19 +12,20 @@ import threading
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol
 
 from indelible.core.commands import Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
 from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
-from indelible.core.events import Event, facts_json, instant
+from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
 from indelible.core.journal.notes import Note, PublicKey, Signature, TreeHead, parse_head, parse_note, parse_vkey
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
-from indelible.core.journal.set_back import go_after_loss, is_set_back, stop_of_forgery, stop_of_set_back
+from indelible.core.journal.set_back import go_after_loss, is_about_loss, stop_of_forgery, stop_of_set_back
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
@@ -32,6 +33,7 @@ from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.findings import Caught
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.examining import Examiner, Outgrown
+from indelible.journal.keys.rights import own_events
 
 log = logging.getLogger("indelible.journal")
 
@@ -235,11 +237,8 @@ class Sealer:
             self.record(event_type, facts)
 
     def own_events(self) -> Iterator[Event]:
-        """Gives what the journal told about itself, in order."""
-        page = self._store.events(self._tenant, JOURNAL_RUN, -1, _PAGE)
-        while page:
-            yield from page
-            page = self._store.events(self._tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
+        """Gives what the journal told about itself, in order; raises `RecordForged` if others wrote in it."""
+        return own_events(self._store, self._tenant, JOURNAL_RUN)
 
     def heartbeat(self) -> Note | None:
         """Writes an event that says no more than the time, so that a fresh head can be told from an old one.
@@ -254,6 +253,7 @@ class Sealer:
     def resume_after_loss(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
         lost, here = self.lost()
+        stop_if_set_back(self._store, self._tenant, self._signer, self._stamp)  # else nobody says what is continued
         if lost != self._declared_lost():  # a command that died may have said so
             self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         if self._store.macs is not None:
@@ -292,12 +292,11 @@ class Sealer:
         return lost, self._journal.tree(self._tenant)
 
     def _declared_lost(self) -> TreeHead | None:
-        """Return the head that was declared lost since the stop; None if none was, or effects go on since."""
-        stop = stop_of(self._store, self._tenant)
-        told = [event.read() for event in self.own_events() if event.type == "log_continued"]
-        if stop is None or not is_set_back(stop) or not told or told[-1]["at"] < instant(stop.at):
+        """Return the head that was declared lost, if effects are stopped for that loss."""
+        told = [event.read()["facts"]["lost"] for event in self.own_events() if event.type == "log_continued"]
+        if not told or not is_about_loss(stop_of(self._store, self._tenant), told[-1]["size"]):
             return None
-        lost = told[-1]["facts"]["lost"]
+        lost = told[-1]
         return TreeHead(self.origin, lost["size"], b64decode(lost["root"]))
 
     def _introduce_key(self) -> None:
@@ -571,18 +570,16 @@ def stop_of(store: Store, tenant: str) -> Stop | None:
 def stop_before(store: Store, tenant: str) -> Stop | None:
     """Return the word on the stop before the newest one, as the record tells it; one that was erased is in force."""
     newest = stop_of(store, tenant)
-    page = store.events(tenant, STOPS_RUN, -1, _PAGE)
-    told = list(page)
-    while len(page) == _PAGE:
-        page = store.events(tenant, STOPS_RUN, page[-1].seq, _PAGE)
-        told += page
+    told = list(own_events(store, tenant, STOPS_RUN))
     if newest is None or len(told) < 2:
         return None
     shown = store.payloads(tenant, STOPS_RUN, [told[-2].seq])
     macs = None if store.macs is None else store.macs(tenant)
     believed = (one for one in shown if one.field == STOP_REF.kind and (macs is None or macs.is_of_payload(one)))
     body = next((one.value for one in believed), None)
-    return read_stop(Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body))
+    before = Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body)
+    is_known = body is not None and before.read()["version"] == before.version
+    return read_stop(before if is_known else replace(before, body=None))
 
 
 def _shown(head: TreeHead) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from indelible.core.effects.stops import STOPS_RUN, Stop, read_stop, stop_after
 from indelible.core.journal.set_back import (
     check_is_not_set_back,
     go_after_loss,
+    is_about_loss,
     is_set_back,
     stop_of_set_back,
     way_out,
@@ -50,6 +51,15 @@ def test_a_persons_stop_gives_way_and_holds_again_once_the_loss_is_declared() ->
 def test_what_says_so_already_or_was_moved_is_not_stopped_again() -> None:
     assert stop_of_set_back(stop_of_set_back(None, 11, NOW), 12, NOW) is None
     assert stop_of_set_back(stopped(reason=moved_to("postgresql://elsewhere/db")), 11, NOW) is None
+
+
+def test_59_a_stop_says_by_numbers_of_which_loss_it_is() -> None:
+    stop = stop_of_set_back(None, 11, NOW)
+    assert is_about_loss(stop, 11)
+    assert not is_about_loss(stop, 1)
+    assert not is_about_loss(stop, 110)
+    assert not is_about_loss(stopped(), 11)
+    assert not is_about_loss(None, 11)
 
 
 def test_what_was_not_set_back_is_not_let_go() -> None:

@@ -34,6 +34,7 @@ from indelible.core.verifying.unsealed import (
     ToldOf,
     Unsealed,
     believed_holds,
+    believed_run,
     is_by_holder,
     remembered_in,
     rights_told,
@@ -220,9 +221,9 @@ def told_fact(shelf: Shelf, run_id: str, event_type: str, **facts: Any) -> tuple
     return batch, waiting(batch.events[0])
 
 
-def stopped(shelf: Shelf) -> Waiting:
+def stopped(shelf: Shelf, reason: str = "a drill") -> Waiting:
     before = [read_stop(sheet) for ref, sheet in shelf.sheets.items() if ref == STOP_REF]
-    stop = stop_after(before[0] if before else None, is_in_force=True, by=SYSTEM, at=NOON, reason="a drill")
+    stop = stop_after(before[0] if before else None, is_in_force=True, by=SYSTEM, at=NOON, reason=reason)
     return waiting(shelf.apply(telling(stop, DEFAULT_TENANT, stamp())).events[0])
 
 
@@ -234,12 +235,34 @@ def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered()
     assert examine([right, fact]) == set()
     assert [(one.ref, one.version) for one in examine.told] == [(STOP_REF, 1)]
     assert examine.counts == {SheetRef(READ, STOPS_RUN): 1}
-    of_effects = right._replace(mac=(right.mac or b"")[:MAC_BYTES])
-    assert examine([of_effects]) == {right.run_id}
-    assert (rights_told(KEYS, right) or {}).keys() == {"stop"}
-    assert rights_told(KEYS, fact) == {}
-    assert rights_told(KEYS, of_effects) is None
-    assert rights_told(KEYS, right._replace(body=b"{}")) is None
+    assert examine([right._replace(mac=(right.mac or b"")[:MAC_BYTES])]) == {right.run_id}
+    assert rights_told(right).keys() == {"stop"}
+    assert rights_told(fact) == {}
+
+
+def test_98_what_is_read_back_of_an_own_run_is_believed_whole_or_not_at_all() -> None:
+    shelf = Shelf()
+    for _ in range(3):
+        stopped(shelf)
+    told = behind(shelf).of_runs[STOPS_RUN]
+    assert [event.seq for event in believed_run(KEYS, STOPS_RUN, told)] == [0, 1, 2]
+    assert list(believed_run(KEYS, STOPS_RUN, told[1:], 1)) == told[1:], "it was read that far before"
+    assert list(believed_run(None, STOPS_RUN, [replace(event, mac=None) for event in told]))
+    given_up = Shelf()  # its events have valid macs too
+    stopped(given_up, "of a history that was given up")
+    of_effects = replace(told[1], mac=(told[1].mac or b"")[:MAC_BYTES])
+    far = replace(told[2], seq=10**6)
+    for wrong in (
+        [told[0], told[2]],
+        [told[1], told[2]],
+        [*told, far],
+        [*told, told[0]],
+        [told[0], of_effects],
+        [told[0], replace(told[1], body=told[1].body + b" ")],
+        [*behind(given_up).of_runs[STOPS_RUN], told[1]],
+    ):
+        with pytest.raises(RecordForged):
+            list(believed_run(KEYS, STOPS_RUN, wrong))
 
 
 def test_what_is_taken_from_budgets_is_remembered() -> None:
@@ -429,4 +452,4 @@ def test_98_a_commitment_binds_a_value_to_its_event() -> None:
     shelf = Shelf()
     right = stopped(shelf)
     (value,) = (one for one in shelf.payloads if one.field == "stop")
-    assert (rights_told(KEYS, right) or {})["stop"] == commitment(value.salt, "stop", value.value)
+    assert rights_told(right)["stop"] == commitment(value.salt, "stop", value.value)

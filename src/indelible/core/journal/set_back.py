@@ -55,6 +55,11 @@ def is_set_back(stop: Stop | None) -> bool:
     return stop is not None and stop.is_in_force and stop.by == SYSTEM.id and stop.reason.startswith(_SET_BACK)
 
 
+def is_about_loss(stop: Stop | None, signed: int) -> bool:
+    """Does a stop say that the ledger lacks some of this many entries? No clock says which loss it was."""
+    return stop is not None and is_set_back(stop) and stop.reason.startswith(f"{_SET_BACK}{signed} ")
+
+
 def check_is_not_set_back(stop: Stop | None) -> None:
     """Raises `IllegalMove` when somebody wants to let effects go before what is lost was declared lost."""
     if stop is not None and is_set_back(stop):

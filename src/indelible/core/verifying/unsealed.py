@@ -238,7 +238,7 @@ class Unsealed:
                     raise Caught(f"event {event.seq} of its run was changed")
                 text = event.body.decode()
                 yield text
-                prev = text[text.rfind(_PREV) + len(_PREV) :][:64]
+                prev = _prev_in(text)
             end, size = start, min(size * 4, _MANY)
 
     def _check_effect(self, event: EffectBody) -> None:
@@ -322,6 +322,32 @@ def is_by_holder(macs: Macs, one: Waiting) -> bool:
     return is_here and macs.is_of_event(event.type, one.hash.hex(), one.mac)
 
 
+def believed_run(macs: Macs | None, run_id: str, events: Iterable[Event], start: int = 0) -> Iterator[Event]:
+    """Yield the events of a run of the ledger's own, from a number to its last: what decides something is read so.
+
+    Raises:
+        RecordForged: Events do not follow each other, or no holder of the ledger's keys wrote them. After a restore the
+            newest ones are gone, and that shows elsewhere: what was signed is not here.
+    """
+    number, prev = start, NO_EVENTS.hash if start == 0 else None
+    for event in events:
+        text = event.body.decode("utf-8", "replace")
+        one = Waiting(run_id, event.seq, bytes.fromhex(event.hash), event.body, event.mac)
+        is_next = event.seq == number and prev in (None, _prev_in(text)) and event_hash(event.body) == event.hash
+        if not is_next or (macs is not None and not is_by_holder(macs, one)):
+            raise forged_run(run_id)
+        number, prev = number + 1, event.hash
+        yield event
+
+
+def forged_run(run_id: str) -> RecordForged:
+    """Return what says that a run of the ledger's own is not as key holders wrote it."""
+    return RecordForged(
+        f"events of {run_id}, which tells of rights, are gone or were written by no holder of the ledger's keys, so no "
+        "right is believed. See what else was changed: indelible verify"
+    )
+
+
 def believed_holds(macs: Macs, events: Iterable[Event]) -> list[Event]:
     """Return the events that placed or lifted holds; raise `RecordForged` if there are fewer than were examined."""
     found = [
@@ -338,9 +364,9 @@ def believed_holds(macs: Macs, events: Iterable[Event]) -> list[Event]:
     return found
 
 
-def rights_told(macs: Macs, one: Waiting) -> dict[str, str] | None:
-    """Return the commitments to rights in an event of a run of the ledger's own; None if no key holder wrote it."""
-    return _told_by(_read(one)) if is_by_holder(macs, one) else None
+def rights_told(one: Waiting) -> dict[str, str]:
+    """Return the commitments to rights in an event of a run of the ledger's own."""
+    return _told_by(_read(one))
 
 
 def _told_by(one: _Read) -> dict[str, str]:
@@ -477,6 +503,10 @@ def _read_text(text: str, wanted: set[str], *, is_asked: bool) -> tuple[EffectBo
 
 
 _EFFECT = '"effect":"'
+
+
+def _prev_in(text: str) -> str:
+    return text[text.rfind(_PREV) + len(_PREV) :][:64]
 
 
 def _placed(one: Waiting, caught: Caught) -> str:

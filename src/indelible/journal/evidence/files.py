@@ -15,7 +15,10 @@ from indelible.core.verifying.findings import CannotTell, Caught
 Result = TypeVar("Result")
 # Of a .zip (APPNOTE 6.3): what stands before a file's content, and how long the other parts are.
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
-_HAS_DESCRIPTOR, _IN_EXTRA = 1 << 3, 0xFFFF_FFFF
+_EXTRA_FIELD = struct.Struct("<2H")
+_PLAIN_FIELDS = {0x0001, 0x000A, 0x5455, 0x5855, 0x7855, 0x7875}
+"""Names the fields of a large .zip, and those in which programs note times and owners."""
+_HAS_DESCRIPTOR, _IS_UTF_8, _IN_EXTRA = 1 << 3, 1 << 11, 0xFFFF_FFFF
 _MOST_DESCRIPTOR_BYTES, _CENTRAL_HEADER_BYTES = 24, 46
 _END_BYTES = (22, 22 + 56 + 20)
 """Is how long the end is, without and with the records of a large .zip; no comment follows."""
@@ -133,17 +136,36 @@ def _check_one_archive(archive: zipfile.ZipFile, file: IO[bytes]) -> None:
             raise Caught("the .zip holds something that it does not list", expected=str(place))
         file.seek(entry.header_offset)
         header = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+        name, extra = file.read(header[-2]), file.read(header[-1])
+        if name != _name_in_list(entry) or not _is_plain(extra) or not _is_plain(entry.extra):
+            raise Caught(f"{entry.filename!r} can be read under another name")
         place = entry.header_offset + _LOCAL_HEADER.size + header[-2] + header[-1] + entry.compress_size
         sizes = zip(header[7:9], (entry.compress_size, entry.file_size), strict=True)
         if not header[2] & _HAS_DESCRIPTOR and any(told not in (size, _IN_EXTRA) for told, size in sizes):
             raise Caught(f"{entry.filename!r} has another length beside its content than in the list of the .zip")
     file.seek(0, 2)
     listed = archive.start_dir + sum(
-        _CENTRAL_HEADER_BYTES + len(entry.orig_filename.encode()) + len(entry.extra) + len(entry.comment)
+        _CENTRAL_HEADER_BYTES + len(_name_in_list(entry)) + len(entry.extra) + len(entry.comment)
         for entry in archive.infolist()
     )
     if not 0 <= archive.start_dir - place <= _MOST_DESCRIPTOR_BYTES or file.tell() - listed not in _END_BYTES:
         raise Caught("the .zip holds something that it does not list", expected=str(place))
+
+
+def _name_in_list(entry: zipfile.ZipInfo) -> bytes:
+    return entry.orig_filename.encode("utf-8" if entry.flag_bits & _IS_UTF_8 else "cp437")
+
+
+def _is_plain(extra: bytes) -> bool:
+    """Return whether no extra field says anything of a file but its lengths, times and owner; some give it a name."""
+    while extra:
+        if len(extra) < _EXTRA_FIELD.size:
+            return False
+        id_, length = _EXTRA_FIELD.unpack_from(extra)
+        if id_ not in _PLAIN_FIELDS or len(extra) < _EXTRA_FIELD.size + length:
+            return False
+        extra = extra[_EXTRA_FIELD.size + length :]
+    return True
 
 
 def _zipped(act: Callable[[], Result], name: str) -> Result:

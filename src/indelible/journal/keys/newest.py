@@ -34,7 +34,7 @@ class NewestVersions:
         self._reading = threading.RLock()
         self._seen: _Versions = {}
         self._kept: _Versions = {}
-        self._emptied = self._written = 0
+        self._inode = self._emptied = self._written = 0
         self._end = 0
         """Is where the lines end that were read."""
         self._rows = 0
@@ -141,7 +141,8 @@ class NewestVersions:
             found = os.fstat(file.fileno())
             first = file.readline()
             emptied, written = json.loads(first)
-            is_known = (emptied, written) == (self._emptied, self._written) and self._end <= found.st_size
+            is_same = (found.st_ino, emptied, written) == (self._inode, self._emptied, self._written)
+            is_known = is_same and self._end <= found.st_size
             start = max(self._end, len(first)) if is_known else len(first)
             file.seek(start)
             added = file.read()
@@ -151,10 +152,15 @@ class NewestVersions:
         ]
         if emptied > self._emptied:
             self._seen, self._kept = {}, {}
+        if not is_known:  # it was written anew, or an older copy was put back: kept is what it says, the rest was seen
+            for of_kind in self._kept.values():
+                for ref, version in of_kind.items():
+                    _note(self._seen, ref, version)
+            self._kept = {}
         for ref, version in rows:
             _note(self._kept, ref, version)
         self._rows = len(rows) + (self._rows if is_known else 0)
-        self._emptied, self._written, self._end = emptied, written, start + len(whole)
+        self._inode, self._emptied, self._written, self._end = found.st_ino, emptied, written, start + len(whole)
         self._mark = (found.st_ino, found.st_size, found.st_mtime_ns) if whole == added else None
 
 

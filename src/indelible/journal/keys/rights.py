@@ -15,8 +15,15 @@ from indelible.core.people.person import PEOPLE_RUN
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter, SheetRef
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.unsealed import READ, ToldOf, Values, rights_told, versions_to_keep
-from indelible.errors import RecordForged
+from indelible.core.verifying.unsealed import (
+    READ,
+    ToldOf,
+    Values,
+    believed_run,
+    forged_run,
+    rights_told,
+    versions_to_keep,
+)
 from indelible.journal.tenant_rows import TenantRows
 
 _OF_RIGHTS = (JOURNAL_RUN, STOPS_RUN, CREDENTIALS_RUN, PEOPLE_RUN, APPROVALS_RUN)
@@ -43,23 +50,28 @@ def read_on(store: Store, macs: Macs) -> list[ToldOf]:
     for run_id, count, last in _own_runs(store, macs.tenant):
         number = macs.newest.version(SheetRef(READ, run_id))
         told: list[tuple[Waiting, dict[str, str]]] = []
-        for event in _events(store, macs.tenant, run_id, number):
+        for event in believed_run(macs, run_id, _events(store, macs.tenant, run_id, number), number):
             waiting = Waiting(run_id, event.seq, bytes.fromhex(event.hash), event.body, event.mac)
-            commits = rights_told(macs, waiting)
-            if event.seq != number or commits is None or (event.seq == count - 1 and event.hash != last):
-                raise _forged(run_id)
-            told += [(waiting, commits)] if commits else []
-            number += 1
+            if event.seq == count - 1 and event.hash != last:
+                raise forged_run(run_id)
+            told += [(waiting, commits)] if (commits := rights_told(waiting)) else []
+            number = event.seq + 1
         if number < count:
-            raise _forged(run_id)
+            raise forged_run(run_id)
         try:
             for start in range(0, len(told), _PAGE):
                 values.load((run_id, one.seq) for one, _ in told[start : start + _PAGE])
                 for one in told[start : start + _PAGE]:
                     found += values.told(*one)
         except Caught:
-            raise _forged(run_id) from None
+            raise forged_run(run_id) from None
     return found
+
+
+def own_events(store: Store, tenant: str, run_id: str) -> Iterator[Event]:
+    """Yield all events of a run of the ledger's own; raise `RecordForged` as `believed_run` does."""
+    macs = None if store.macs is None else store.macs(tenant)
+    return believed_run(macs, run_id, _events(store, tenant, run_id, 0))
 
 
 def _own_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:
@@ -84,10 +96,3 @@ def _events(store: Store, tenant: str, run_id: str, start: int) -> Iterator[Even
     while page := store.events(tenant, run_id, start - 1, _PAGE):
         yield from page
         start = page[-1].seq + 1
-
-
-def _forged(run_id: str) -> RecordForged:
-    return RecordForged(
-        f"events of {run_id}, which tells of rights, are gone or were written by no holder of the ledger's keys, so no "
-        "right is believed. See what else was changed: indelible verify"
-    )
