@@ -22,7 +22,16 @@ from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
 from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
-from indelible.core.journal.notes import Note, PublicKey, Signature, TreeHead, parse_head, parse_note, parse_vkey
+from indelible.core.journal.notes import (
+    Note,
+    PublicKey,
+    Signature,
+    TreeHead,
+    log_name,
+    parse_head,
+    parse_note,
+    parse_vkey,
+)
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.rotation import rotation_line
 from indelible.core.journal.set_back import go_after_loss, is_about_loss, stop_of_forgery, stop_of_set_back
@@ -285,6 +294,7 @@ class Sealer:
     def lost(self) -> tuple[TreeHead, Tree]:
         """Return the head that was signed and is not here, and the tree that is; raise if nothing is lost."""
         self._check_is_here()
+        self._check_came()
         self.integrate()
         lost = lost_head(self._store, self._tenant, self._signer) or self._declared_lost()
         if lost is None:
@@ -304,9 +314,7 @@ class Sealer:
         # Looked at twice: a whole rotation may fall between reading the head and reading the keys.
         if self._kept() is None:
             with _introducing:
-                if self._signer.last(self.origin) is None and not any(
-                    event.type == "key_registered" for event in self.own_events()
-                ):
+                if self._signer.last(self.origin) is None and not self._names_a_key():
                     self.record("key_registered", {"key": self._signer.keys(self.origin)[-1].vkey})
         elif (
             not self._is_by_our_keys()
@@ -318,6 +326,9 @@ class Sealer:
                 f"{self.origin} is signed by another key than the one here ({here}); copy the folder with its keys "
                 "from the machine that signs, name it with INDELIBLE_KEYS, or let that machine seal"
             )
+
+    def _names_a_key(self) -> bool:
+        return any(event.type == "key_registered" for event in self.own_events())
 
     def _is_by_our_keys(self) -> bool:
         kept = self._kept()
@@ -386,6 +397,20 @@ class Sealer:
                 f"{self._tenant} was {stop.reason}, and nothing is signed here any more: that would be a second "
                 "history under one name. Use it there"
             )
+
+    def _check_came(self) -> None:
+        """Raise `SignerRefused` if a tenant was moved here, as its keys say, and the database is from before that.
+
+        Its calls are at the old place, and its journal begins with another key: nothing can go on from here.
+        """
+        is_ours = self._store.origin(self._tenant) == log_name(self._store.ledger_name, self._tenant)
+        if is_ours or self._names_a_key():
+            return
+        raise SignerRefused(
+            f"{self._tenant} was moved here, and this database is of before that, so what it did is at the old place. "
+            "Restore this one once more and leave the tenant alone. At the old place: indelible go --force, then "
+            "indelible journal continue. Move it here again. Then, here: indelible journal continue"
+        )
 
     def _sign(self, tree: Tree) -> Note:
         self._check_is_here()  # after the tree was read: what is in it then was carried along, so it forks nothing
