@@ -252,7 +252,7 @@ def test_97_a_model_that_calls_again_means_the_call_that_was_made_first(ledger: 
     for call_id in ("one", "two"):
         ledger.begin(charge(run_id="r1", call_id=call_id, dedupe="call"), approval="required")
     found = [effect for status in OPEN for effect in ledger.effects(run_id="r1", status=status)]
-    assert meant(charge(run_id="r1", call_id="three", dedupe="call"), found).call_id == "one"
+    assert meant(ledger, charge(run_id="r1", call_id="three", dedupe="call"), {}, found).call_id == "one"
 
 
 def test_48_a_model_that_calls_again_means_the_call_that_was_edited(ledger: Ledger) -> None:
@@ -264,10 +264,11 @@ def test_48_a_model_that_calls_again_means_the_call_that_was_edited(ledger: Ledg
     ledger.approve(edited.id, digest=edited.digest, by="bob")
     found = [effect for status in OPEN for effect in ledger.effects(run_id="r1", status=status)]
     for args in ({"amount": 5}, {"amount": 4}):
-        assert meant(replace(call, args=args, call_id="two"), found).call_id == "one"
-    assert meant(replace(call, args={"amount": 6}, call_id="two"), found).call_id == "two"
+        assert meant(ledger, replace(call, args=args, call_id="two"), {}, found).call_id == "one"
+    assert meant(ledger, replace(call, args={"amount": 6}, call_id="two"), {}, found).call_id == "two"
     ran: list[Any] = []
-    ledger.run(meant(replace(call, call_id="two"), found), lambda effect: ran.append(effect.args), approval="required")
+    again = meant(ledger, replace(call, call_id="two"), {}, found)
+    ledger.run(again, lambda effect: ran.append(effect.args), approval="required")
     assert ran == [{"amount": 4}]
 
 

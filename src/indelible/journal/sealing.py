@@ -598,13 +598,17 @@ def stop_before(store: Store, tenant: str) -> Stop | None:
     told = list(own_events(store, tenant, STOPS_RUN))
     if newest is None or len(told) < 2:
         return None
-    shown = store.payloads(tenant, STOPS_RUN, [told[-2].seq])
+    before, last = (_told_stop(store, tenant, event.seq) for event in told[-2:])
+    is_whole = last.body is not None and last.read()["version"] == newest.version
+    return read_stop(before if is_whole else replace(before, body=None))
+
+
+def _told_stop(store: Store, tenant: str, seq: int) -> Sheet:
+    """Return the word on the stop that an event told; it has no body if that was erased or no key holder wrote it."""
     macs = None if store.macs is None else store.macs(tenant)
-    believed = (one for one in shown if one.field == STOP_REF.kind and (macs is None or macs.is_of_payload(one)))
-    body = next((one.value for one in believed), None)
-    before = Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=newest.version - 1, status="", body=body)
-    is_known = body is not None and before.read()["version"] == before.version
-    return read_stop(before if is_known else replace(before, body=None))
+    shown = (one for one in store.payloads(tenant, STOPS_RUN, [seq]) if one.field == STOP_REF.kind)
+    body = next((one.value for one in shown if macs is None or macs.is_of_payload(one)), None)
+    return Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=seq + 1, status="", body=body)
 
 
 def _shown(head: TreeHead) -> dict[str, Any]:
