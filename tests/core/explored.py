@@ -207,7 +207,10 @@ def openings(path: Path, on_crash: str, side_effect: str) -> Iterator[Command]:
         "effect_id": f"eff_{number}",
         "token": f"{number:032x}",
         "stamp": stamp(path.shelf.now, AGENT),
+        "dedupe": "turn",
+        "turn": "message-1",
     }
+    yield open_command(**{**told, "turn": "message-2"}, verdict=ALLOWED)
     newest = path.claims[-1].token if path.claims else None
     for verdict in VERDICTS:
         yield open_command(**told, verdict=verdict)

@@ -74,6 +74,7 @@ EVENT_TYPES = {
     "tool_call_canceled",
     "tool_call_finished",
     "tool_call_in_doubt",
+    "tool_call_joined",
     "tool_call_late",
     "tool_call_released",
     "tool_call_started",

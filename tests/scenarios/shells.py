@@ -20,6 +20,7 @@ from uuid import uuid4
 
 import indelible
 from indelible import Approval, AsyncLedger, AwaitingApproval, Ledger, RunningEffect, ToolCall
+from indelible.journal.keys.ring import KeyRing
 from tests.waiting import PATIENCE, eventually
 
 LEASE = timedelta(seconds=30)
@@ -163,14 +164,22 @@ class HttpDriver(BlockingDriver):
     def __init__(self, url: str, options: dict[str, Any]) -> None:
         from tests.server.serving import serve_believing
 
-        own = {word: value for word, value in options.items() if word not in _OF_THE_SERVER or word == "environment"}
+        shared = {"environment", "keys"}
+        own = {word: value for word, value in options.items() if word not in _OF_THE_SERVER or word in shared}
         self._served = serve_believing(url, **{word: options[word] for word in _OF_THE_SERVER if word in options})
         self.url = url
         try:
             self.ledger = Ledger.open(self._served.url, token=quote(json.dumps(own["tenant"])), **own)
+            self._make_key(options.get("keys"))
         except BaseException:
             self._served.stop()
             raise
+
+    def _make_key(self, keys: Path | None) -> None:
+        """Make the key that the server would make when it first signs, for tests that ask for it before."""
+        ring = KeyRing.open(self.ledger._engine.store.ledger_name, keys)
+        if ring.current() is None:
+            ring.create(self.ledger.tenant)
 
     def end(self) -> None:
         super().end()

@@ -14,6 +14,8 @@ from fastapi import Request
 
 from indelible.core.remote.admitting import Caller
 from indelible.core.scopes import SCOPES
+from indelible.journal.keys.files import resolved_keys
+from indelible.journal.keys.writers import key_maker
 from indelible.server.app import create_app
 from indelible.server.ledgers import Ledgers
 from indelible.server.running import bound
@@ -74,5 +76,5 @@ async def believing(request: Request) -> Caller:
 
 def serve_believing(url: str, *, clock: Any = None, wakeups: bool = True, **words: Any) -> Served:
     """Serves the ledgers of a store to clients whose word is taken."""
-    store = open_store(url, clock=clock, wakeups=wakeups)
+    store = open_store(url, clock=clock, wakeups=wakeups, begin=key_maker(resolved_keys(words.get("keys"))))
     return Served(create_app(Ledgers(store, **words), believing))

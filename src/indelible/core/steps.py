@@ -19,6 +19,7 @@ from indelible.core.commands import (
     AllStopped,
     Amend,
     Attend,
+    AwaitingApproval,
     Cancel,
     Canceled,
     CastVote,
@@ -61,7 +62,6 @@ from indelible.core.effects.claiming import (
     claim,
     is_key_taken,
     is_reworded,
-    looks_repeated,
     opened,
     tries_again,
 )
@@ -69,6 +69,7 @@ from indelible.core.effects.compensations import compensated_ref, is_compensatio
 from indelible.core.effects.effect import ELSEWHERE, Claim, Effect, hash_of
 from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
+from indelible.core.effects.turns import joined, joins, looks_repeated
 from indelible.core.events import instant
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
 from indelible.core.policy import budgets
@@ -316,6 +317,21 @@ def _origin(command: Adopt, taken: Effect) -> bytes:
 
 
 def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets, beside: Effect | None) -> Step:
+    """Opens, claims, or answers from what is recorded; what has not ended notes each turn that asked for it."""
+    if effect is None or not joins(command, effect):
+        return _answered(command, effect, now, seq, sheets, beside)
+    both = joined(command, effect)
+    step = _answered(command, replace(both, version=effect.version), now, seq, sheets, beside)
+    if not isinstance(step.answer, Claimed | AwaitingApproval | InFlight | InDoubt):
+        return _answered(command, effect, now, seq, sheets, beside)
+    if step.changes or isinstance(step.answer, Claimed):
+        return step
+    return Step(replace(step.answer, effect=both), (Change(both, "tool_call_joined", {}),))
+
+
+def _answered(
+    command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets, beside: Effect | None
+) -> Step:
     """Opens, claims, or answers from what is recorded."""
     if effect is None and command.edit is not None:
         return Step(NoSuchEffect(command.ref))  # its verdict is about the arguments of an effect that is gone

@@ -279,7 +279,12 @@ def signer_maker(store: Store, tenant: str, keys: str | Path | None, signer: Sig
             return MemorySigner()
         ring = KeyRing.open(store.ledger_name, None if keys is None else Path(keys))
         if ring.current() is None:
-            if not is_new or is_remote(store.address) or store.journal.heads(tenant, 1):
+            if is_remote(store.address):
+                raise KeyUnusable(
+                    f"the server signs this journal, and {ring.folder} has no key of it; seal there first, or "
+                    "do this on the server's machine: indelible journal seal"
+                )
+            if not is_new or store.journal.heads(tenant, 1):
                 raise KeyUnusable(
                     f"{ring.folder} has no key, and this journal is signed by one already; copy that folder from the "
                     "machine that signs, name another with INDELIBLE_KEYS, or let that machine seal"

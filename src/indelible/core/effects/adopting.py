@@ -9,6 +9,7 @@ from indelible.core.commands import Adopt
 from indelible.core.effects.effect import Effect, Outcome, Succeeded
 from indelible.core.effects.outcomes import outcome_json, result_json
 from indelible.core.effects.requests import Mint, Prepared, Request
+from indelible.core.effects.turns import first_turn
 from indelible.core.effects.walk import carry_out
 from indelible.core.values.canonical import encode
 
@@ -64,7 +65,7 @@ def adopt(
         updated_at=stamp.at,
         args_json=identity.args_json,
         detail_json=detail,
-        turn=call.turn,
+        turn=first_turn(call.turn),
     )
     origin_json = encode(dict(origin), root="origin")
     command = Adopt(effect=effect, stamp=stamp, origin_json=origin_json, subject_json=prepared.subject_json)

@@ -42,8 +42,9 @@ from indelible.core.commands import (
     RefusedByPolicy,
 )
 from indelible.core.effects.calls import OnCrash
-from indelible.core.effects.effect import ENDED, GRANT_MARK, Claim, Effect, asked_by, doubted_next, hash_of
+from indelible.core.effects.effect import GRANT_MARK, Claim, Effect, asked_by, doubted_next, hash_of
 from indelible.core.effects.identity import digest_of, without
+from indelible.core.effects.turns import first_turn
 from indelible.core.events import facts_json
 from indelible.core.people.standing import is_token_revoked, may_permit
 from indelible.core.policy import budgets
@@ -91,7 +92,7 @@ def opened(command: Open, now: datetime, seq: int, sheets: Sheets) -> Step:
         detail_json=None,
         permission_id=_mark_of(grant),
         charges_json=charges_json(reserved.charges) if reserved.charges else None,
-        turn=command.turn,
+        turn=first_turn(command.turn),
     )
     committed = {"args": command.args_json, "key": bytes.fromhex(command.ref.key)}
     committed |= _about(command.subject_json) | said_by(verdict)
@@ -328,17 +329,6 @@ def _may_be_other(command: Open, effect: Effect) -> bool:
     is_asked_about = effect.approval_id is not None and effect.attempt == 0
     replays = effect.is_settled and command.on_reuse == "replay"
     return command.has_key_fields and command.tool == effect.tool and (replays or is_asked_about)
-
-
-def looks_repeated(command: Open, effect: Effect) -> bool:
-    """Say whether this is the same call once more: by another call id, or in a later turn.
-
-    A call that has not ended goes on, whichever turn asks.
-    """
-    if command.dedupe == "ask":
-        return command.call_id is not None and command.call_id != effect.call_id
-    are_known = command.dedupe == "turn" and command.turn is not None and effect.turn is not None
-    return are_known and command.turn != effect.turn and effect.status in ENDED
 
 
 def _is_edited_to(command: Open, effect: Effect, approval: Approval | None) -> bool:

@@ -133,7 +133,7 @@ class Effect:
     charges_json: bytes | None = None
     """Is what it has reserved of budgets."""
     turn: str | None = None
-    """The turn of the conversation it was first called in, where that is known."""
+    """Names the turns of the conversation that asked for it before it ended, as `core.effects.turns` writes them."""
     doubted: int | None = None
     """The attempt that may have happened and was followed by the newest one without a person's word; else None."""
 

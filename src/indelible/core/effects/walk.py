@@ -55,7 +55,7 @@ from indelible.core.commands import (
     Taken,
 )
 from indelible.core.effects.calls import Handling
-from indelible.core.effects.claiming import is_key_taken, looks_repeated
+from indelible.core.effects.claiming import is_key_taken
 from indelible.core.effects.compensations import compensated, compensation_ref, undoing
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Succeeded, detail_erased
 from indelible.core.effects.from_arguments import derived_from
@@ -84,6 +84,7 @@ from indelible.core.effects.requests import (
     Walk,
 )
 from indelible.core.effects.tightening import at_least
+from indelible.core.effects.turns import looks_repeated
 from indelible.core.journal.set_back import way_out
 from indelible.core.policy.verdicts import UNREAD_LIMITS
 from indelible.core.privacy.redaction import Screen

@@ -42,6 +42,8 @@ def _forms(*always: str, optional: Names = ()) -> dict[Names, bool]:
 
 AGAIN = "again"
 """Names the attempt that its own holder gave up in doubt and tries again, because the tool says `retry=`."""
+JOINED = "tool_call_joined"
+"""Tells that a call of another turn was taken for this one, which had not ended."""
 _JUDGED = ("charges", "policy")
 _REASON = _forms("reason")
 _VOTE = _forms("approval", "reason")
@@ -106,6 +108,7 @@ MOVES: dict[tuple[str, str, str], Move] = {
             *(("denied", "reason"), ("canceled", "reason"), ("requires_approval", "reason")),
         )
     },
+    **{(status, JOINED, status): Move(_forms()) for status in ("requires_approval", "ready", "processing", "in_doubt")},
     ("requires_approval", "policy_checked", "requires_approval"): Move(_forms("policy")),
     ("ready", "policy_checked", "ready"): Move(_forms("policy")),
     ("processing", "policy_checked", "processing"): Move(_forms("policy"), only_retry=True),

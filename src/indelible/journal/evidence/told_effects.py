@@ -10,7 +10,7 @@ from indelible.core.effects.effect import ELSEWHERE, ERASED_TEXT, GRANT_MARK, Ef
 from indelible.core.events import instant
 from indelible.core.values.canonical import decode
 from indelible.core.verifying.bodies import EffectBody, commits_of, unquoted
-from indelible.core.verifying.moves import ADOPTED, STILL
+from indelible.core.verifying.moves import ADOPTED, JOINED, STILL
 from indelible.core.verifying.sheet_bodies import approval_in, grant_in
 from indelible.journal.evidence.live_sheets import Values
 
@@ -56,12 +56,14 @@ class Told:
         """Takes in one more event."""
         if body.type in STILL:
             return
+        self.version += 1
+        if body.type == JOINED:
+            return
         names = commits_of(body.commits).keys()
         self.charges = self._charges_after(body, names, shown)
         if int(body.attempt) > self.attempt:
             self.doubted = doubted_next(self.status, self.side_effect, self.attempt)
         self.status, self.attempt, self.updated_at = body.status, int(body.attempt), body.at
-        self.version += 1
         if body.type == ADOPTED:
             self._take_over(body, shown)
         self.detail_seq = None if names.isdisjoint(_DETAILS) else int(body.seq)

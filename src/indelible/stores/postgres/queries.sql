@@ -140,7 +140,7 @@ headed AS (
     UPDATE indelible_effects
     SET status = %(status)s::text, attempt = %(attempt)s::bigint, version = %(version)s::bigint,
         token_hash = %(token)s::bytea, detail_seq = %(detail_seq)s::bigint, updated_at = %(updated_at)s::timestamptz,
-        doubted = %(doubted)s::bigint, mac = %(effect_mac)s::bytea,
+        turn = %(turn)s::text, doubted = %(doubted)s::bigint, mac = %(effect_mac)s::bytea,
         lease_until = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval
         --+ , digest = %(digest)s::bytea, opened_seq = %(opened_seq)s::bigint, approval_id = %(approval_id)s::text,
         --+ charges = %(charges)s::bytea
@@ -219,20 +219,20 @@ WITH headed AS (
     UPDATE indelible_effects e
     SET status = m.status, attempt = m.attempt, version = m.version, token_hash = m.token_hash,
         lease_until = coalesce(%(now)s, clock_timestamp()) + m.lease, detail_seq = m.detail_seq,
-        updated_at = m.updated_at, doubted = m.doubted, mac = m.mac
+        updated_at = m.updated_at, turn = m.turn, doubted = m.doubted, mac = m.mac
         --+ , digest = m.digest, opened_seq = m.opened_seq, approval_id = m.approval_id, charges = m.charges
     FROM (
         SELECT %(tenant)s AS tenant, m.*
         FROM unnest(%(moved_scope)s::text[], %(moved_key)s::bytea[], %(moved_was_version)s::bigint[],
             %(moved_was_token)s::bytea[], %(moved_status)s::text[], %(moved_attempt)s::bigint[],
             %(moved_version)s::bigint[], %(moved_token)s::bytea[], %(moved_lease)s::interval[],
-            %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[], %(moved_doubted)s::bigint[],
-            %(moved_mac)s::bytea[]
+            %(moved_detail_seq)s::bigint[], %(moved_updated_at)s::timestamptz[], %(moved_turn)s::text[],
+            %(moved_doubted)s::bigint[], %(moved_mac)s::bytea[]
             --+ , %(moved_digest)s::bytea[], %(moved_opened_seq)s::bigint[], %(moved_approval_id)s::text[],
             --+ %(moved_charges)s::bytea[]
             )
             AS m (scope, key, was_version, was_token, status, attempt, version, token_hash, lease, detail_seq,
-                updated_at, doubted, mac
+                updated_at, turn, doubted, mac
                 --+ , digest, opened_seq, approval_id, charges
                 )
         OFFSET 0

@@ -228,6 +228,7 @@ def move_values(tenant: str, batch: Batch, now: datetime, clock: bytes | None) -
         "lease": None if lease is None else wire.interval(lease),
         "detail_seq": None if effect.detail_seq is None else wire.bigint(effect.detail_seq),
         "updated_at": wire.timestamptz(effect.updated_at),
+        "turn": None if effect.turn is None else effect.turn.encode(),
         "doubted": None if effect.doubted is None else wire.bigint(effect.doubted),
         "field": payload.field.encode(),
         "salt": payload.salt,
@@ -241,7 +242,9 @@ _OPENED = attrgetter(
     *("scope", "key", "id", "run_id", "tool", "side_effect", "on_crash", "call_id", "digest", "status", "attempt"),
     *("version", "token_hash", "opened_seq", "detail_seq", "created_at", "updated_at", "turn"),
 )
-_MOVED = attrgetter("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at", "doubted")
+_MOVED = attrgetter(
+    *("scope", "key", "status", "attempt", "version", "token_hash", "detail_seq", "updated_at", "turn", "doubted")
+)
 _EVENT = attrgetter("run_id", "seq", "effect_id", "type", "hash", "body", "signature", "mac")
 
 
@@ -303,7 +306,7 @@ def _put_opened(values: Named, opened: list[Effect], now: datetime) -> None:
 
 
 def _put_moved(values: Named, moved: list[tuple[Effect, Effect]], now: datetime) -> None:
-    columns = _columns([after for _, after in moved], _MOVED, 9)
+    columns = _columns([after for _, after in moved], _MOVED, 10)
     values["moved_scope"] = wire.words(columns[0])
     values["moved_key"] = wire.hexes(columns[1])
     values["moved_was_version"] = wire.bigints(was.version for was, _ in moved)
@@ -315,7 +318,8 @@ def _put_moved(values: Named, moved: list[tuple[Effect, Effect]], now: datetime)
     values["moved_lease"] = wire.intervals(_lease(after, now) for _, after in moved)
     values["moved_detail_seq"] = wire.bigints(columns[6])
     values["moved_updated_at"] = wire.timestamptzs(columns[7])
-    values["moved_doubted"] = wire.bigints(columns[8])
+    values["moved_turn"] = wire.texts(columns[8])
+    values["moved_doubted"] = wire.bigints(columns[9])
 
 
 def _put_heads(values: Named, batch: Batch) -> None:

@@ -42,8 +42,8 @@ VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 -- Moves of effects, each only from the state it was decided on.
 UPDATE OR ROLLBACK indelible_effects
 SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
-    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13, mac = v.column14
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+    detail_seq = v.column11, updated_at = v.column12, turn = v.column13, doubted = v.column14, mac = v.column15
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
     AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
 
@@ -51,9 +51,9 @@ WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.colum
 -- Moves of effects that somebody is asked about or that a budget limits, each only from the state it was decided on.
 UPDATE OR ROLLBACK indelible_effects
 SET status = v.column6, attempt = v.column7, version = v.column8, token_hash = v.column9, lease_until = v.column10,
-    detail_seq = v.column11, updated_at = v.column12, doubted = v.column13, mac = v.column14,
-    digest = v.column15, opened_seq = v.column16, approval_id = v.column17, charges = v.column18
-FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
+    detail_seq = v.column11, updated_at = v.column12, turn = v.column13, doubted = v.column14, mac = v.column15,
+    digest = v.column16, opened_seq = v.column17, approval_id = v.column18, charges = v.column19
+FROM (VALUES /* rows */ (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)) AS v
 WHERE indelible_effects.tenant = v.column1 AND indelible_effects.scope = v.column2 AND indelible_effects.key = v.column3
     AND indelible_effects.version = v.column4 AND indelible_effects.token_hash = v.column5
 

@@ -116,6 +116,7 @@ def move_row(before: Effect, after: Effect, mac: bytes | None) -> Row:
         None if after.lease_until is None else micros(after.lease_until),
         after.detail_seq,
         micros(after.updated_at),
+        after.turn,
         after.doubted,
         mac,
     )

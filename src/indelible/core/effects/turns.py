@@ -1,0 +1,56 @@
+"""Tells a call that is made once more from the same call: by its id, or by the turn of the conversation. Pure."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from indelible.core.commands import Open
+from indelible.core.effects.effect import ENDED, Effect
+
+_MOST = 100
+"""How many turns an effect notes: the newest ones. An agent may ask in each turn for what stays in doubt."""
+
+
+def looks_repeated(command: Open, effect: Effect) -> bool:
+    """Say whether this is the same call once more: by another call id, or in a later turn.
+
+    A call that has not ended goes on, and belongs to each turn that asked for it.
+    """
+    if command.dedupe == "ask":
+        return command.call_id is not None and command.call_id != effect.call_id
+    return effect.status in ENDED and _is_of_another_turn(command, effect)
+
+
+def joins(command: Open, effect: Effect) -> bool:
+    """Say whether a call of another turn asks for what has not ended, and so is this call."""
+    return effect.status not in ENDED and _is_of_another_turn(command, effect)
+
+
+def joined(command: Open, effect: Effect) -> Effect:
+    """Return the effect with the turn of the command among its own."""
+    assert command.turn is not None, "it joins"
+    return replace(effect, version=effect.version + 1, turn=_written([*_turns_of(effect), command.turn][-_MOST:]))
+
+
+def first_turn(turn: str | None) -> str | None:
+    """Return what a new effect notes of the turn that opens it."""
+    return None if turn is None else _written([turn])
+
+
+def _is_of_another_turn(command: Open, effect: Effect) -> bool:
+    are_known = command.dedupe == "turn" and command.turn is not None and effect.turn is not None
+    return are_known and command.turn not in _turns_of(effect)
+
+
+def _written(turns: list[str]) -> str:
+    """Write one turn as it is called, and several as a JSON list; what could be taken for a list is one."""
+    if len(turns) == 1 and not turns[0].startswith("["):
+        return turns[0]
+    return json.dumps(turns, ensure_ascii=False, separators=(",", ":"))
+
+
+def _turns_of(effect: Effect) -> list[str]:
+    text = effect.turn or ""
+    turns: list[str] = json.loads(text) if text.startswith("[") else [text]
+    return turns

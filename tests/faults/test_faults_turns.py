@@ -1,0 +1,207 @@
+"""Fault of our own, 53: what has not ended is the same call in each turn that asks for it, and runs once for all."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import indelible
+from indelible import (
+    AwaitingApproval,
+    Claimed,
+    Failed,
+    InDoubt,
+    InFlight,
+    Ledger,
+    NothingHappened,
+    Replayed,
+    Succeeded,
+    ToolCall,
+)
+from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, StillRunning
+from indelible.integrations.function_calls import FunctionCalls
+from tests.journal.exported import key_of
+from tests.scenarios.shells import Driver
+
+CLASSES = ("notification", "payment", "write")
+
+
+def mail(turn: str) -> ToolCall:
+    return ToolCall(tool="mail", args={"to": "ada"}, run_id="r", dedupe="turn", turn=turn)
+
+
+class Mails:
+    """Counts what was sent."""
+
+    def __init__(self, *problems: BaseException | None) -> None:
+        self.problems = list(problems)
+        self.entries = 0
+
+    def __call__(self, effect: Any) -> int:
+        self.entries += 1
+        problem = self.problems.pop(0) if self.problems else None
+        if problem is not None:
+            raise problem
+        return self.entries
+
+
+def types_of(ledger: Driver) -> list[str]:
+    return [event.type for event in ledger.events("r")]
+
+
+def is_replayed(ledger: Driver, *turns: str, **words: Any) -> bool:
+    answers = [ledger.begin(mail(turn), **words) for turn in turns]
+    return all(isinstance(answer, Replayed) for answer in answers)
+
+
+@pytest.mark.parametrize("side_effect", CLASSES)
+def test_53_what_nothing_came_of_in_one_turn_runs_once_in_the_next(ledger: Driver, side_effect: str) -> None:
+    send = Mails(NothingHappened("refused the connection"))
+    with pytest.raises(NothingHappened):
+        ledger.run(mail("m1"), send, side_effect=side_effect)
+    assert [ledger.run(mail(turn), send, side_effect=side_effect) for turn in ("m2", "m2", "m1")] == [2, 2, 2]
+    assert send.entries == 2
+    assert types_of(ledger).count("tool_call_joined") == 0, "the claim itself tells of it"
+
+
+@pytest.mark.parametrize("side_effect", CLASSES)
+@pytest.mark.parametrize("first", ["m1", "m2"])
+def test_53_what_two_turns_asked_a_person_runs_once(ledger: Driver, side_effect: str, first: str) -> None:
+    words: dict[str, Any] = {"side_effect": side_effect, "approval": "required", "wait": False}
+    send = Mails()
+    for turn in ("m1", "m2"):
+        with pytest.raises(ApprovalPending):
+            ledger.run(mail(turn), send, **words)
+    (question,) = ledger.approvals(status="pending")
+    ledger.approve(question, digest=question.digest, by="ana")
+    second = {"m1": "m2", "m2": "m1"}[first]
+    assert [ledger.run(mail(turn), send, **words) for turn in (first, second, first)] == [1, 1, 1]
+    assert len(ledger.approvals()) == 1
+
+
+@pytest.mark.parametrize("side_effect", CLASSES)
+def test_53_what_is_running_for_one_turn_is_waited_for_and_not_run_for_the_next(
+    ledger: Driver, side_effect: str
+) -> None:
+    words = {"side_effect": side_effect}
+    begun = ledger.begin(mail("m1"), **words)
+    assert isinstance(begun, Claimed)
+    waiting = ledger.spawn("run", mail("m2"), Mails(), **words)
+    seen = ledger.begin(mail("m3"), **words)
+    assert isinstance(seen, InFlight)
+    with pytest.raises(StillRunning):
+        ledger.run(mail("m4"), Mails(), wait=False, **words)
+    ledger.commit(begun.claim, Succeeded("sent"))
+    assert waiting.result(30) == "sent"
+    assert is_replayed(ledger, "m1", "m2", "m3", "m4", **words)
+
+
+@pytest.mark.parametrize("side_effect", CLASSES)
+@pytest.mark.parametrize("outcome", [Succeeded("sent"), Failed("bounced")])
+def test_53_what_is_in_doubt_is_settled_for_each_turn_that_asked(
+    ledger: Driver, side_effect: str, outcome: Succeeded | Failed
+) -> None:
+    words = {"side_effect": side_effect, "on_crash": "hold"}
+    send = Mails(TimeoutError("no answer"))
+    if side_effect == "write":  # only what the handler itself says leaves a write in doubt
+        send = Mails(indelible.MayHaveHappened("no answer"))
+    with pytest.raises((TimeoutError, indelible.MayHaveHappened)):
+        ledger.run(mail("m1"), send, **words)
+    doubt = ledger.begin(mail("m2"), **words)
+    assert isinstance(doubt, InDoubt)
+    with pytest.raises(EffectInDoubt):
+        ledger.run(mail("m2"), send, **words)
+    ledger.settle(doubt.effect.id, outcome, by="ana", evidence="looked")
+    for turn in ("m2", "m1"):
+        if isinstance(outcome, Succeeded):
+            assert ledger.run(mail(turn), send, **words) == "sent"
+        else:
+            with pytest.raises(EffectFailed):
+                ledger.run(mail(turn), send, **words)
+    assert send.entries == 1
+    assert types_of(ledger).count("tool_call_joined") == 1, "each turn is noted once"
+
+
+def test_53_a_probe_answers_for_the_turn_that_had_it_asked(ledger: Driver) -> None:
+    send = Mails(TimeoutError("no answer"))
+    words: dict[str, Any] = {"side_effect": "notification", "reconcile": lambda effect: Succeeded("was sent")}
+    with pytest.raises(TimeoutError):
+        ledger.run(mail("m1"), send, side_effect="notification")
+    assert ledger.run(mail("m2"), send, **words) == "was sent"
+    assert send.entries == 1
+
+
+def test_53_the_record_of_turns_that_joined_verifies(ledger: Driver, tmp_path: Any) -> None:
+    begun = ledger.begin(mail("m1"), side_effect="payment")
+    for turn in ("m2", '["m1"]', "[", "m2"):
+        assert isinstance(ledger.begin(mail(turn), side_effect="payment"), InFlight)
+    ledger.commit(begun.claim, Succeeded("paid"))
+    assert is_replayed(ledger, "m1", "m2", '["m1"]', "[", side_effect="payment")
+    assert isinstance(ledger.begin(mail("m3"), side_effect="payment"), AwaitingApproval)
+    assert types_of(ledger).count("tool_call_joined") == 3
+    assert ledger.verify_run("r").is_valid
+    ledger.export(tmp_path / "bundle")
+    assert indelible.verify(tmp_path / "bundle", key=key_of(ledger.ledger), deep=True).verdict == "verified"
+
+
+ACTS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(("ran", "nothing", "doubt"))), min_size=2, max_size=9)
+
+
+@settings(max_examples=60)
+@given(acts=ACTS)
+def test_53_within_a_turn_nothing_that_succeeded_is_entered_again(acts: list[tuple[int, str]]) -> None:
+    """Turns come and go in any order, and calls fail in any way: what succeeded in a turn replays in it."""
+    entered: list[str] = []
+    with Ledger.open(":memory:") as ledger:
+        done: dict[str, int] = {}
+        for number, (turn_number, how) in enumerate(acts):
+            turn = f"m{turn_number}"
+
+            def send(effect: Any, how: str = how, number: int = number) -> int:
+                entered.append(how)
+                if how == "ran":
+                    return number
+                raise NothingHappened("refused") if how == "nothing" else TimeoutError("no answer")
+
+            before = len(entered)
+            try:
+                value = ledger.run(mail(turn), send, side_effect="notification")
+            except (NothingHappened, TimeoutError, EffectInDoubt):
+                assert turn not in done
+                for doubt in ledger.effects(status="in_doubt"):
+                    if number % 2:
+                        ledger.settle(doubt.id, Succeeded(number), by="ana", evidence="looked")
+            else:
+                assert done.setdefault(turn, value) == value
+                assert len(entered) - before == (value == number and how == "ran")
+
+
+def test_53_function_calls_that_are_open_run_once_in_the_next_turn(store_url: str) -> None:
+    indelible.migrate(store_url)
+    sent: list[str] = []
+    is_down = True
+
+    def post(to: str) -> str:
+        if is_down:
+            raise NothingHappened("refused the connection")
+        sent.append(to)
+        return f"sent {len(sent)}"
+
+    with Ledger.open(store_url) as ledger:
+        calls = FunctionCalls(ledger, {"post": post}, run="r", terms={"post": {"side_effect": "notification"}})
+
+        def answered(call_id: str, turn: str) -> Any:
+            function = {"name": "post", "arguments": json.dumps({"to": "ada"})}
+            return calls.answer([{"id": call_id, "type": "function", "function": function}], turn=turn)
+
+        answered("c1", "m1")
+        is_down = False
+        for call_id in ("c2", "c3"):
+            answered(call_id, "m2")
+        assert sent == ["ada"]
+        answered("c4", "m3")
+        assert sent == ["ada", "ada"], "in a later turn it is meant once more"
