@@ -8,13 +8,16 @@ import shutil
 import signal
 import tempfile
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import hypothesis
 import pytest
 
+from tests.left_out import LeftOut
 from tests.postgres import PostgresServer, fresh_database
 from tests.waiting import PATIENCE
 
@@ -148,12 +151,18 @@ _NOT_OVER_HTTP = (
 )
 
 
+_NEVER = "what no server can do"
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Lets the last lines of a log name each test that failed, with its error, and cut neither."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not reporter.isatty:
         reporter._tw.fullwidth = 240
+
+
+_LEFT = pytest.StashKey[LeftOut]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -163,24 +172,49 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     matrix = os.environ.get("INDELIBLE_MATRIX")
 
-    def is_left_out(item: pytest.Item) -> bool:
+    def why_left_out(item: pytest.Item) -> str | None:
         is_scenario, is_fault = "tests/scenarios/" in item.nodeid, "tests/faults/" in item.nodeid
         is_http = (is_scenario or is_fault) and "[http-" in item.nodeid
         if is_http and any(name in item.nodeid for name in _NOT_OVER_HTTP):
-            return True
+            return _NEVER
         if matrix == "quick":
             needs = " ".join([item.nodeid, *getattr(item, "fixturenames", [])])
             # Each shell once is enough here: scenarios go through the blocking one, faults through the other.
             shell = "[async-" if is_scenario else "[blocking-"
-            return is_http or "postgres" in needs or shell in needs
+            return "tests that the quick run leaves out" if is_http or "postgres" in needs or shell in needs else None
         if matrix is not None:
-            return matrix == "http" and not is_http and "test_remote_conformance" not in item.nodeid
+            is_other = matrix == "http" and not is_http and "test_remote_conformance" not in item.nodeid
+            return "tests that do not go through HTTP" if is_other else None
         if is_http:
-            return is_fault or crc32(item.nodeid.encode()) % _ONE_IN > 0
-        return is_scenario and any(pair in item.nodeid for pair in _LEFT_OUT)
+            is_drawn = is_scenario and crc32(item.nodeid.encode()) % _ONE_IN == 0
+            return None if is_drawn else f"{'scenarios' if is_scenario else 'faults'} over HTTP"
+        is_other_pair = is_scenario and any(pair in item.nodeid for pair in _LEFT_OUT)
+        return "scenarios through blocking calls on PostgreSQL or awaited ones on SQLite" if is_other_pair else None
 
-    left_out = [item for item in items if is_left_out(item)]
+    why = {item: why_left_out(item) for item in items}
+    left_out = [item for item in items if why[item] is not None]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        gone = set(left_out)
-        items[:] = [item for item in items if item not in gone]
+        items[:] = [item for item in items if why[item] is None]
+    told = LeftOut(
+        Counter(reason for reason in why.values() if reason not in (None, _NEVER)),
+        {str(item.path.relative_to(config.rootpath)) for item in items if item.path.is_relative_to(config.rootpath)},
+    )
+    config.stash[_LEFT] = told
+    if hasattr(config, "workeroutput"):  # a worker of pytest-xdist collects, and another process reports
+        config.workeroutput["left_out"] = told.to_words()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Keeps what a worker told: each of them collects the same tests."""
+    if words := getattr(node, "workeroutput", {}).get("left_out"):
+        node.config.stash[_LEFT] = LeftOut.from_words(words)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Says what was left out, so that a green run claims no more than it tried."""
+    if lines := config.stash.get(_LEFT, LeftOut()).lines():
+        terminalreporter.section("left out", sep="=")
+        for line in lines:
+            terminalreporter.write_line(line)

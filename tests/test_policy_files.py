@@ -309,11 +309,16 @@ def test_the_schema_is_one_and_knows_every_word() -> None:
 
 
 def test_the_schema_refuses_every_misspelt_word() -> None:
-    for place, part in places(FULL):
-        free = place in (("people",), ("tools",)) or place[-1:] == ("args",)
-        if isinstance(part, dict) and not free:
-            wrong = changed_at(FULL, place, lambda content: {**content, "misspelt": 1})
-            assert not VALIDATOR.is_valid(wrong), place
+    free = {("people",), ("tools",)}
+    closed = [
+        place
+        for place, part in places(FULL)
+        if isinstance(part, dict) and place not in free and place[-1:] != ("args",)
+    ]
+    assert len(closed) > 5
+    for place in closed:
+        wrong = changed_at(FULL, place, lambda content: {**content, "misspelt": 1})
+        assert not VALIDATOR.is_valid(wrong), place
 
 
 @settings(suppress_health_check=[HealthCheck.too_slow], max_examples=300)

@@ -84,6 +84,7 @@ def test_bodies_are_those_of_the_reference_page(vector: dict[str, Any]) -> None:
 
 def test_the_events_of_the_reference_page_are_a_chain() -> None:
     prev = "0" * 64
+    assert VECTORS["events"]
     for number, vector in enumerate(VECTORS["events"]):
         content = json.loads(vector["body"])
         assert (content["seq"], content["prev"]) == (number, prev)
@@ -104,6 +105,7 @@ def test_the_events_of_the_reference_page_commit_to_its_values() -> None:
 
 def test_every_vector_stands_on_the_reference_page() -> None:
     for kind, field in (("keys", "key"), ("digests", "digest"), ("repeats", "repeat"), ("commitments", "commitment")):
+        assert VECTORS[kind]
         for vector in VECTORS[kind]:
             assert vector[field] in PAGE, f"{kind}: {vector['name']}"
     for vector in VECTORS["events"]:

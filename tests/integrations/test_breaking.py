@@ -152,12 +152,13 @@ def _notes(error: BaseException) -> str:
     return " ".join(getattr(error, "__notes__", ()))
 
 
-def tried(store: str, door: str) -> list[str]:
-    """Return the ways that a door meets this time."""
+def tried(store: str, door: str, without: tuple[str, ...] = ()) -> list[str]:
+    """Return the ways that a door meets this time: at least one."""
     ways = [way for way in WAYS if not way.startswith(("proxy", "tls"))] if door == "server_url" else [*EVERY_WAY]
     if door == "begin":
         ways.remove(CANCELLED)  # a program that claims by hand, and is cancelled, commits nothing
-    return [way for way in ways if crc32(f"{COMMIT} {store} {door} {way}".encode()) % ONE_IN == 0]
+    numbers = {way: crc32(f"{COMMIT} {store} {door} {way}".encode()) for way in ways if way not in without}
+    return [way for way, number in numbers.items() if number % ONE_IN == 0] or [min(numbers, key=numbers.__getitem__)]
 
 
 @pytest.fixture
@@ -237,7 +238,7 @@ async def test_37_what_is_repeated_on_purpose_is_sent_with_one_key_and_keeps_its
     wrong: list[str] = []
     async with Site(url, seal=False, policy=POLICY, tenant=url[:4]) as site:
         for how, words in REPEATS.items():
-            ways = [way for way in tried(f"{how} {url[:4]}", door) if way not in (CANCELLED, *DONE)]
+            ways = tried(f"{how} {url[:4]}", door, without=(CANCELLED, *DONE))
             for way in ways[:: 1 if ONE_IN == 1 else 4]:
                 case = Case(provider, site, door, way, words)
                 wrong += [f"{case}, {how}: {why}" for why in await repeated(case)]

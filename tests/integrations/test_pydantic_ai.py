@@ -29,7 +29,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import ToolApproved, ToolDenied
 
-from indelible import AsyncLedger, Succeeded, migrate
+from indelible import AsyncLedger, NothingHappened, Succeeded, migrate
 from indelible.errors import EffectInDoubt
 from indelible.integrations.pydantic_ai import LedgerCapability
 from indelible.integrations.pydantic_ai_durability import LedgerDurability
@@ -314,6 +314,22 @@ async def test_saying_approved_to_the_agent_approves_nothing(ledger: AsyncLedger
     )
     assert done.output == "done"
     assert till.charged == [5]
+
+
+async def test_what_was_edited_is_not_run_with_the_arguments_that_the_agent_had(ledger: AsyncLedger) -> None:
+    till = Till()
+    agent = agent_of(ledger, till, approval="required")
+    paused = await agent.run("go", conversation_id="order-1")
+    assert isinstance(paused.output, DeferredToolRequests)
+    (question,) = await ledger.approvals(status="pending")
+    edited = await ledger.edit_approval(question, {"money": {"amount": 3}}, digest=question.digest, by="eve")
+    await ledger.approve(edited.id, digest=edited.digest, by="ana")
+    with pytest.raises(NothingHappened):
+        await agent.run(
+            message_history=paused.all_messages(), deferred_tool_results=paused.output.build_results(approve_all=True)
+        )
+    assert till.charged == []
+    assert sorted(effect.status for effect in await ledger.effects(tool="charge")) == ["canceled", "ready"]
 
 
 @pytest.mark.parametrize(

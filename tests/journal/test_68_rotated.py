@@ -58,7 +58,9 @@ def parts(ledger: Ledger) -> dict[str, Any]:
     runs = {f"run-{number}": OfRun(f"order-{number}") for number in range(ROTATIONS + 1)}
     own = OfRun("indelible:journal")
     stretches = {f"period-{first}-{last}": Between(first, last) for first in range(size) for last in range(first, size)}
-    return {**runs, "own": own, **dict(list(stretches.items())[:: max(1, len(stretches) // 12)])}
+    chosen = list(stretches.items())[:: max(1, len(stretches) // 12)]
+    assert len(chosen) >= 12
+    return {**runs, "own": own, **dict(chosen)}
 
 
 def standalone(bundle: Path, *keys: str) -> int:

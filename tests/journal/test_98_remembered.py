@@ -16,6 +16,7 @@ from indelible.core.effects.stops import STOPS_RUN
 from indelible.core.journal.notes import Note, TreeHead, parse_note
 from indelible.core.journal.tiles import grow
 from indelible.core.people.credentials import Token
+from indelible.core.people.person import Ticket
 from indelible.errors import KeyUnusable, NotAuthenticated, RecordForged, SignerRefused, Stopped
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
@@ -24,7 +25,8 @@ from indelible.journal.keys.signer import StatefulSigner
 from indelible.migrating.moving import move_tenant
 from indelible.server.signin.credentials import Credentials
 from indelible.server.signin.identity import Identity
-from tests.journal.attacked_world import Dump, _caller, copied, dumped, mail
+from indelible.server.signin.people import People
+from tests.journal.attacked_world import Dump, _caller, _signed_in, copied, dumped, mail
 from tests.journal.exported import key_of
 from tests.journal.sql_attacks import relink
 from tests.journal.tampering import Database
@@ -61,15 +63,20 @@ class Place:
                 if state[table] != now[table]:
                     database.replace(table, state[table])
 
-    def put_back(self, old: list[Any]) -> None:
-        """Put the rows of tokens back to an older state."""
+    def put_back(self, old: list[Any], kind: str = "credential") -> None:
+        """Put the rows of tokens, or of another kind, back to an older state."""
         with closing(Database(self.url)) as database:
-            others = [row for row in database.rows("sheets") if row["kind"] != "credential"]
-            database.replace("sheets", others + [row for row in old if row["kind"] == "credential"])
+            others = [row for row in database.rows("sheets") if row["kind"] != kind]
+            database.replace("sheets", others + [row for row in old if row["kind"] == kind])
 
     def lets_in(self, token: Token) -> bool:
         with self.opened() as ledger, suppress(RecordForged, Refused, NotAuthenticated):
             return bool(_caller(Identity(ledger._engine.store), token))
+        return False
+
+    def has_signed_in(self, session: Ticket) -> bool:
+        with self.opened() as ledger, suppress(RecordForged, Refused, NotAuthenticated):
+            return bool(_signed_in(Identity(ledger._engine.store), session))
         return False
 
 
@@ -142,6 +149,21 @@ def test_98_a_token_that_was_revoked_stays_so(place: Place, monkeypatch: pytest.
     assert not place.lets_in(token)
     place.put_back(old)
     assert not place.lets_in(token)
+
+
+def test_98_a_person_who_was_revoked_stays_so(place: Place) -> None:
+    seal(place)
+    with place.opened() as ledger:
+        people = People(ledger._engine.store, "default")
+        person, session = people.open_link(people.invite("ana", ("approver",), by=ROOT)[1])
+        ledger.seal()
+        old = place.rows("sheets")
+        assert place.has_signed_in(session)
+        people.revoke(person.id, by=ROOT)
+    seal(place)
+    assert not place.has_signed_in(session)
+    place.put_back(old, "person")
+    assert not place.has_signed_in(session)
 
 
 def test_98_a_token_that_was_revoked_stays_so_where_its_tenant_is_moved(place: Place, tmp_path: Path) -> None:

@@ -101,6 +101,22 @@ def test_a_period_by_place_has_no_gap(ledger: Ledger, tmp_path: Path) -> None:
             bundled(ledger, tmp_path / "none", selection=Between(first, last))
 
 
+@pytest.mark.parametrize("left_out", range(4, 9))
+def test_a_period_that_lacks_an_entry_with_all_that_is_of_it_is_tampered_with(
+    ledger: Ledger, tmp_path: Path, left_out: int
+) -> None:
+    _, files, _ = bundled(ledger, tmp_path / "part", selection=Between(3, 9))
+    assert verify(tmp_path / "part", [key_of(ledger)]).verdict == "verified"
+    (tmp_path / "part" / "receipts" / f"{left_out}.tlog-proof").unlink()
+    values = [line for line in lines_of(files["payloads.ndjson"]) if line["index"] != left_out]
+    text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in values)
+    (tmp_path / "part" / "payloads.ndjson").write_text(text)
+    report = verify(tmp_path / "part", [key_of(ledger)])
+    assert report.verdict == "tampered"
+    assert report.flaw is not None
+    assert report.flaw.index == left_out
+
+
 def test_a_period_by_time_leaves_nothing_out_between_its_ends(ledger: Ledger, tmp_path: Path) -> None:
     _, _, events = bundled(ledger, tmp_path / "all")
     times = {

@@ -246,6 +246,7 @@ def test_a_damaged_memory_is_never_taken_for_an_empty_one(ring: KeyRing) -> None
     sign(file_signer(ring), LEAVES[:5])
     path = state_file(ring)
     whole = path.read_bytes()
+    assert len(whole) > 20
     for damaged in damages(whole):
         path.write_bytes(damaged)
         for size in (5, 6):

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.__main__ import known, picked
+from tests.mutants.__main__ import Runner, known, picked
 from tests.mutants.imported import REPORT, SOURCE
 from tests.mutants.planted import BUGS, Bug
 from tests.mutants.planting import PACKAGE, REPO, NotPlanted, changed
+from tests.waiting import PATIENCE
 
 _BY_NAME = {bug.name: bug for bug in BUGS}
 _TRIVIAL = _BY_NAME["key-without-method"]
@@ -32,7 +33,7 @@ def test_bugs_are_many_have_names_of_their_own_and_name_tests_that_are_there() -
     assert len(_BY_NAME) == len(BUGS)
     missing = {test for bug in BUGS for test in bug.tests if not (REPO / test).exists()}
     assert not missing
-    assert known().keys() <= _BY_NAME.keys()
+    assert known().keys() == _BY_NAME.keys(), "each is decided: ./run mutants NAME --guess --record"
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,19 @@ def test_each_commit_picks_its_bugs_and_picks_the_same_ones_again() -> None:
     assert picked(6, "a commit") == picked(6, "a commit")
     turns = {bug.name for number in range(200) for bug in picked(6, str(number))}
     assert turns == _BY_NAME.keys()
+
+
+def test_continuous_integration_plants_six_that_the_commit_draws() -> None:
+    lines = (REPO / ".ci" / "run").read_text().splitlines()
+    assert "set -euo pipefail" in lines
+    assert "./run mutants --pick 6" in lines
+
+
+def test_a_bug_whose_test_is_gone_is_told_by_the_files_that_are_named_for_it(tmp_path: Path) -> None:
+    runner = Runner(tmp_path, limit=PATIENCE * 2)
+    verdict = runner.judged(_TRIVIAL, "tests/core/test_leases.py::test_of_another_time", _TRIVIAL.tests)
+    assert verdict.is_noticed
+    assert verdict.by.startswith(_TRIVIAL.tests)
 
 
 def test_a_bug_is_noticed_in_the_changed_source_and_the_checkout_stays_as_it_is() -> None:

@@ -231,6 +231,30 @@ def test_a_cancelled_task_leaves_doubt_at_once(place: dict[str, Any], is_blockin
     asyncio.run(scenario())
 
 
+def test_a_cancelled_handler_that_raises_a_declared_failure_for_it_leaves_doubt(place: dict[str, Any]) -> None:
+    """Many clients translate CancelledError: what their error declares of an answer says nothing of none."""
+
+    async def scenario() -> None:
+        entered = asyncio.Event()
+
+        async def handler(effect: RunningEffect) -> None:
+            entered.set()
+            try:
+                await asyncio.sleep(PATIENCE)
+            except asyncio.CancelledError:
+                raise ConnectionError("closed") from None
+
+        async with AsyncLedger.open(**place) as ledger:
+            task = asyncio.create_task(ledger.run(charge(), handler, failed_on=ConnectionError))
+            await entered.wait()
+            task.cancel()
+            with pytest.raises((ConnectionError, asyncio.CancelledError)):
+                await task
+            assert (await ledger.effects())[0].status == "in_doubt"
+
+    asyncio.run(scenario())
+
+
 async def until_finished(ledger: AsyncLedger) -> Any:
     async with asyncio.timeout(PATIENCE):
         while True:

@@ -308,7 +308,9 @@ def test_without_its_key_a_value_is_erased_on_every_path(shell: Shell, ledger: D
     ledger.run(pay(), Count(CANARY))
     with pytest.raises(Refused, match="no"):
         ledger.run(pay("bob", "order-2"), Count(Refused("no")))
-    for path in key_files(keys):
+    files = key_files(keys)
+    assert len(files) == 2
+    for path in files:
         path.unlink()
     for each in (ledger, shell.open(encrypt=True)):
         for again in reads(each, pay()):

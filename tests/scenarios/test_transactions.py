@@ -119,6 +119,17 @@ def test_what_the_handler_wrote_is_undone_when_it_raises(
     assert table.amounts() == [6], "the database is free again"
 
 
+def test_what_the_handler_wrote_is_undone_with_a_failure_that_its_tool_declares(ledger: Driver, table: Table) -> None:
+    def handler(effect: RunningEffect) -> None:
+        table.book(effect, 5)
+        raise ValueError("sold out")
+
+    with pytest.raises(ValueError, match="sold out"):
+        ledger.run(charge(), handler, failed_on=ValueError)
+    assert ledger.effects()[0].status == "failed"
+    assert table.amounts() == []
+
+
 def test_what_the_handler_wrote_is_undone_when_its_result_cannot_be_recorded(ledger: Driver, table: Table) -> None:
     def handler(effect: RunningEffect) -> object:
         table.book(effect, 5)

@@ -41,13 +41,17 @@ def test_a_caller_of_another_ledger_gets_the_winners_result(ledger: Driver, shel
 
 
 def win_elsewhere(line: Connection, url: str, tenant: str, outcome: str) -> None:
-    """Runs in another process: claims the call, says so, and settles it when it is told to."""
+    """Runs in another process: claims the call, says so, settles it when it is told to, and ends when it is told to.
+
+    A ledger that closes may tell what it had kept to itself, so the caller has to be woken before.
+    """
     with Ledger.open(url, tenant=tenant) as ledger:
         answer = ledger.begin(charge())
         assert isinstance(answer, Claimed)
         line.send("claimed")
         line.recv()
         ledger.commit(answer.claim, Succeeded(outcome))
+        line.recv()
 
 
 def test_a_caller_gets_the_result_of_a_winner_in_another_process(ledger: Driver) -> None:
@@ -57,6 +61,7 @@ def test_a_caller_gets_the_result_of_a_winner_in_another_process(ledger: Driver)
         somebody_waits(ledger)
         winner.tell("go on")
         assert waiter.result(PATIENCE) == "from afar"
+        winner.tell("end")
         winner.result()
 
 
@@ -72,6 +77,7 @@ def test_a_winner_in_another_process_wakes_a_caller_that_never_looks_by_itself(
         eventually(lambda: not ledger.engine.waiting._unseen)
         winner.tell("go on")
         assert waiter.result(PATIENCE) == "from afar"
+        winner.tell("end")
         winner.result()
 
 

@@ -367,7 +367,9 @@ def test_every_word_can_be_asked_of_every_thing() -> None:
         "effects": effect_subject(of()), "runs": run_subject(run), "approvals": approval_subject(asked),
         "events": event({}),
     }  # fmt: skip
+    assert WORDS.keys() == subjects.keys()
     for resource, words in WORDS.items():
+        assert words
         for name, kind in words.items():
             value = kind[0] if isinstance(kind, tuple) else "1" if kind == NUMBER else "*"
             assert fits(parse(f"{name}:{value}", resource), subjects[resource], NOON) in (True, False)

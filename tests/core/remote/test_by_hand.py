@@ -122,6 +122,8 @@ def test_what_is_decided_on_is_not_dropped(kind: str) -> None:
 
 
 def test_approvers_give_and_end_permissions_and_write_nothing_else() -> None:
-    for command in (each for each in FINE if isinstance(each, Record)):
+    commands = [each for each in FINE if isinstance(each, Record)]
+    assert {command.event_type in OF_APPROVERS for command in commands} == {True, False}
+    for command in commands:
         is_theirs = command.event_type in OF_APPROVERS
         assert verb_of(command) == ("permit" if is_theirs else "administer")
