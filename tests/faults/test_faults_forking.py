@@ -48,6 +48,53 @@ def test_49_a_child_forked_during_the_first_call_of_another_thread_makes_its_cal
     assert done.returncode == 0, done.stderr.decode()
 
 
+_FORKS_WHILE_LOCKS_ARE_HELD = """
+import gc, os, signal, sys, threading
+from indelible import Ledger, ToolCall
+
+LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.Condition)
+
+def call(number):
+    made = ToolCall(run_id="r", tool="x", args={"number": number, "secret": "s3cr3t"})
+    return ledger.run(made, lambda effect: number, redact=["args.secret"])
+
+def locks():
+    for owner in gc.get_objects():
+        # SQLite's store waits for its own locks before it forks.
+        module = str(type(owner).__module__)
+        if module.startswith("indelible.") and ".sqlite" not in module:
+            for name, lock in getattr(owner, "__dict__", {}).items():
+                if isinstance(lock, LOCKS):
+                    yield f"{type(owner).__name__}.{name}", lock
+
+def hold():
+    held.extend(name for name, lock in locks() if lock.acquire(blocking=False))
+    holding.set()
+    go_on.wait(60)
+
+ledger, held, holding, go_on = Ledger.open(sys.argv[1], seal=False), [], threading.Event(), threading.Event()
+assert call(1) == 1
+threading.Thread(target=hold, daemon=True).start()
+holding.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    os._exit(0 if call(1) == 1 and call(2) == 2 else 1)
+_, status = os.waitpid(child, 0)
+print(" ".join(sorted(held)))
+os._exit(os.waitstatus_to_exitcode(status) != 0)
+"""
+
+
+def test_49_a_child_forked_while_other_threads_hold_any_lock_makes_its_calls(store_url: str) -> None:
+    """A lock that a thread of the parent holds is never given back in the child."""
+    migrate(store_url)
+    words = [sys.executable, "-c", _FORKS_WHILE_LOCKS_ARE_HELD, store_url]
+    done = subprocess.run(words, capture_output=True, check=False, text=True)
+    assert done.returncode == 0, done.stderr
+    assert {"NewestVersions._reading", "RedactionKey._lock", "Writer._busy"} <= {*done.stdout.split()}
+
+
 _FORKS_INSIDE_A_RUN = """
 import os, sys
 from indelible import Ledger

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Generic, Protocol, TypeVar
 
-from indelible.engine.forks import after_fork
 from indelible.errors import StoreError
+from indelible.forks import after_fork
 
 log = logging.getLogger("indelible.engine")
 

@@ -33,7 +33,7 @@ from indelible.core.policy.verdicts import (
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.values.canonical import decode
-from indelible.engine.forks import after_fork
+from indelible.forks import after_fork
 from indelible.runs.limits import RunLimits
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from indelible.core.effects.effect import Actor
 from indelible.core.events import SALT_BYTES
 from indelible.core.stamps import EDIT_VALUES as EDIT_VALUES
 from indelible.core.stamps import MOST_VALUES as MOST_VALUES
-from indelible.engine.forks import after_fork
+from indelible.forks import after_fork
 
 _AT_ONCE = 16384
 

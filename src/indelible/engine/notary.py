@@ -16,9 +16,9 @@ from indelible.core.events import facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, WRITER_REGISTERED, Signer
 from indelible.core.journal.notes import Note, parse_head, parse_note
 from indelible.core.ports import Store
-from indelible.engine.forks import after_fork
 from indelible.engine.mint import SystemMint
 from indelible.errors import IndelibleError, KeyUnusable, NotSealed
+from indelible.forks import after_fork
 from indelible.journal.sealing import Sealer, is_elsewhere
 from indelible.journal.sealing_thread import SealingThread
 from indelible.stores import is_remote

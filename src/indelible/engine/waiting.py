@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.ports import Alarm, Seen, Store
-from indelible.engine.forks import after_fork
 from indelible.errors import StoreError
+from indelible.forks import after_fork
 
 log = logging.getLogger("indelible.engine")
 

@@ -35,8 +35,8 @@ from indelible.core.effects.identity import Ref
 from indelible.core.ports import Store
 from indelible.core.runs.commands import SealCheckpoint
 from indelible.core.steps import next_step
-from indelible.engine.forks import after_fork
 from indelible.errors import Overloaded, StateNotRead, StoreError, StoreUnavailable
+from indelible.forks import after_fork
 
 if TYPE_CHECKING:
     import asyncio

@@ -18,7 +18,7 @@ from indelible.core.commands import Answer, ApprovalEnded, Attend, AwaitingAppro
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.engine.engine import Engine
-from indelible.engine.forks import after_fork
+from indelible.forks import after_fork
 from indelible.notify.channels import Channel, check_names
 from indelible.notify.patrol import Patrol
 from indelible.notify.sending import SENDING_PATIENCE, Sender, Tenants, store_time

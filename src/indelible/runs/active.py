@@ -290,6 +290,7 @@ class ActiveRun(CarriedRun):
     def _leave_to_parent(self) -> None:
         """Stop driving in a forked child: the process that forked it goes on with the run, and ends it."""
         self._is_parents = not self._is_over
+        self._counting = threading.Lock()  # the thread that held it is not here
 
     def abandon(self) -> None:
         """Stops driving without a word, for nobody holds this run; it can be resumed when its lease is over."""

@@ -35,9 +35,9 @@ from indelible.core.runs.run import (
 )
 from indelible.core.stamps import Stamp
 from indelible.core.values.canonical import encode
-from indelible.engine.forks import after_fork
 from indelible.engine.heartbeats import Heartbeats
 from indelible.errors import BadCall, RunOver, RunRefused
+from indelible.forks import after_fork
 from indelible.journal.sealing import receipt_of
 from indelible.runs.active import ActiveRun
 from indelible.runs.asking import Asking

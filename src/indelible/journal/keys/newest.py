@@ -15,6 +15,7 @@ from pathlib import Path
 
 from indelible.core.sheets import SheetRef
 from indelible.errors import KeyUnusable, SignerRefused
+from indelible.forks import after_fork
 from indelible.journal.keys.files import locked, open_private, write_private
 
 _Versions = dict[str, dict[SheetRef, int]]
@@ -31,13 +32,17 @@ class NewestVersions:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._reading = threading.RLock()
         self._seen: _Versions = {}
         self._kept: _Versions = {}
-        self._inode = self._emptied = self._written = 0
-        self._end = 0
-        """Is where the lines end that were read."""
+        self._emptied = self._written = 0
         self._rows = 0
+        self._start()
+        after_fork(self._start)
+
+    def _start(self) -> None:
+        """Take a lock that no other thread holds, and read the file from its start: a fork may cut a reader off."""
+        self._reading = threading.RLock()
+        self._inode = self._end = 0  # where the lines end that were read
         self._mark: tuple[int, int, int] | None = None
 
     def version(self, ref: SheetRef) -> int:

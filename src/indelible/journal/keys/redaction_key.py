@@ -9,6 +9,7 @@ from pathlib import Path
 from indelible.core.ports import Store
 from indelible.core.privacy.redaction import KEY_BYTES, key_check
 from indelible.errors import KeyUnusable, NotPermitted
+from indelible.forks import after_fork
 from indelible.journal.keys.files import file_name, keys_folder, locked, read_private, write_private
 
 VARIABLE = "INDELIBLE_REDACTION_KEY"
@@ -28,6 +29,11 @@ class RedactionKey:
         self._folder = folder
         self._is_memory = store.address == ":memory:"
         self._key: bytes | None = None
+        self._start()
+        after_fork(self._start)
+
+    def _start(self) -> None:
+        """Take a lock that no other thread holds."""
         self._lock = threading.Lock()
 
     def __call__(self) -> bytes:
