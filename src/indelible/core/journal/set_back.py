@@ -90,6 +90,21 @@ def go_after_loss(last: Stop | None, before: Stop | None, at: datetime) -> Stop 
     """
     if last is None or not is_set_back(last):
         return None
-    if before is not None and before.is_in_force and not is_set_back(before) and not is_moved_away(before):
+    if before is not None and _holds_again(before):
         return last.after(is_in_force=True, by=before.by, at=before.at, reason=before.reason)
     return stop_after(last, is_in_force=False, by=SYSTEM, at=at, reason="what was lost was declared lost")
+
+
+def stop_of_lost_part(before: Stop | None, at: datetime) -> Stop:
+    """Return the word before a loss where effects were stopped in the part that is lost, and not let go there."""
+    if before is not None and _holds_again(before):
+        return before
+    reason = (
+        "effects were stopped when the database was set back, and who stopped them and why is lost. If that is "
+        "over: indelible go"
+    )
+    return stop_after(before, is_in_force=True, by=SYSTEM, at=at, reason=reason)
+
+
+def _holds_again(before: Stop) -> bool:
+    return before.is_in_force and not is_set_back(before) and not is_moved_away(before)
