@@ -28,11 +28,12 @@ from indelible.errors import BadCall, Misconfigured, StoreUnavailable
 from indelible.stores.assumptions import is_stop, named
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
+from indelible.stores.sqlite.bulk import Refused
 from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of, make_file
 from indelible.stores.sqlite.forgetting import SqliteForgetting
 from indelible.stores.sqlite.guard import Guard, Place, open_beside, place_of
 from indelible.stores.sqlite.journal import SqliteJournal, tree_of
-from indelible.stores.sqlite.pen import Pen, Refused, guessed, read_effect, read_effects
+from indelible.stores.sqlite.pen import Pen, guessed, read_effect, read_effects
 from indelible.stores.sqlite.schema import is_current, is_new, migrate
 from indelible.stores.sqlite.sheets import list_sheets
 from indelible.stores.sqlite.statements import SQL
