@@ -176,8 +176,12 @@ class Reading:
 @contextmanager
 def reading(url: str, table: str = TABLE) -> Iterator[Reading]:
     """Opens agent-ledger's table to be read, and nothing else."""
-    from indelible.stores.postgres.driver import psycopg  # only who uses PostgreSQL has the driver
-
+    try:
+        import psycopg  # only who uses PostgreSQL has the driver
+    except ImportError as missing:
+        raise Misconfigured(
+            f"PostgreSQL needs psycopg ({missing}); run: pip install 'indelible[postgres]'"
+        ) from missing
     try:
         with psycopg.connect(url) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
