@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -196,6 +197,11 @@ class Preparing:
             words: What its caller says of it.
             is_bound: Its own tool has bound it a moment ago.
         """
+        if sys.is_finalizing():
+            raise BadCall(
+                f"{call.tool}: the interpreter is shutting down and starts no thread, so no lease could be kept. Make "
+                "the call before: close what makes it, or register it with atexit"
+            )
         if not isinstance(call, ModelTurn | CompensatingCall):
             check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
