@@ -254,6 +254,8 @@ def about_approval(path: Path) -> Iterator[Command]:
     terms = GrantTerms(count=1, until=now + HOUR)
     yield cast(about, at=now, grant=terms, grant_id=f"grt_{len(path.events)}", pinned=pinned(path.effect.args_json))  # type: ignore[union-attr, arg-type]
     yield from (take_back(about, at=now), show_to(about), attend(about, at=now))
+    waits: Any = {"run_id": "run-2", "awaited_approval": about.id, "dedupe": "turn", "turn": "message-2"}
+    yield open_command(**waits, verdict=asks(), stamp=stamp(now, AGENT), token=f"{len(path.events):032x}")
     for verdict in (VERDICTS[1], VERDICTS[5], VERDICTS[6], VERDICTS[8], VERDICTS[9]):
         yield amend(about, at=now, verdict=verdict)
 

@@ -42,6 +42,7 @@ from indelible.core.runs.commands import RunCommand
 from indelible.core.sheets import NO_SHEETS, Sheet, Sheets
 from indelible.core.steps import needed_sheets
 from indelible.core.values.canonical import decode
+from indelible.core.verifying.moves import JOINED
 from tests.core.making import (
     ADA,
     ARGS,
@@ -81,14 +82,14 @@ from tests.core.making import (
 )
 
 SEQ = 17
-WAITING, PENDING = asked(effect("requires_approval", call_id="c1"))
+WAITING, PENDING = asked(effect("requires_approval", call_id="c1", turn="t1"))
 APPROVED = replace(PENDING, version=2, status="approved", votes=(vote("bo"),))
 CONSUMED = replace(APPROVED, version=3, status="consumed", attempt=1)
 FIRST_OF_TWO = replace(PENDING, votes=(vote("bo"),), question=replace(PENDING.question, needs=(Need(2),)))
 
 
 def made(status: str, **changes: Any) -> Effect:
-    return effect(status, **{"call_id": "c1", **changes})
+    return effect(status, **{"call_id": "c1", "turn": "t1", **changes})
 
 
 def asked_about(status: str, **changes: Any) -> Effect:
@@ -140,6 +141,7 @@ COMMANDS: dict[str, Command] = {
     "ask, same call id": open_command(on_crash="retry", verdict=allows(), dedupe="ask", call_id="c1"),
     "ask, new call id": open_command(on_crash="retry", verdict=allows(), dedupe="ask", call_id="c2"),
     "ask, no call id": open_command(on_crash="retry", verdict=allows(), dedupe="ask", call_id=None),
+    "open in a new turn": open_command(on_crash="retry", verdict=allows(), dedupe="turn", turn="t2"),
     "finish well": finish(HOLDER),
     "finish badly": finish(HOLDER, "failed", b'{"message":"no","type":"E"}'),
     "finish by elder": finish(ELDER),
@@ -163,7 +165,8 @@ COMMANDS: dict[str, Command] = {
 }
 
 # One row per command, one column per state, in the order of UNASKED and ASKED. A cell is the answer by the word that
-# WORDS has for it; each exclamation mark is an event that is written, and WRITTEN says which.
+# WORDS has for it; each exclamation mark is an event that is written, and WRITTEN says which. A plus is the event that
+# notes a turn.
 TABLE_OF_UNASKED = """
 open:                claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
 open, asked:         wait!   wait!   busy    doubt!  doubt!  doubt   doubt   value   error
@@ -177,6 +180,7 @@ open other, replays: claim!  taken   taken   taken   taken   taken   taken   val
 ask, same call id:   claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
 ask, new call id:    claim!  again   again   again   again   again   again   again   again
 ask, no call id:     claim!  claim!  busy    doubt!  claim!  doubt   claim!  value   error
+open in a new turn:  claim!  claim!  busy+   doubt!  claim!  doubt+  claim!  again   again
 finish well:         none    late!   moved!  moved!  moved!  moved!  moved!  late!   late!
 finish badly:        none    late!   moved!  moved!  moved!  moved!  moved!  late!   late!
 finish by elder:     none    late!   late!   late!   late!   late!   late!   late!   late!
@@ -211,6 +215,7 @@ open other, replays: wait!!  wait!!  wait!!  wait!   wait!!  taken   taken   tak
 ask, same call id:   wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
 ask, new call id:    again   again   again   again   again   again   again   again   again   again   again   again
 ask, no call id:     wait    wait    wait!!  wait!   claim!  busy    claim!  doubt   wait!   denied  gone    value
+open in a new turn:  wait+   wait+   wait!!  wait!   claim!  busy+   claim!  doubt+  wait!   again   again   again
 finish well:         late    late    late    late    late    moved!  moved!  moved!  late!   late    late    late!
 finish badly:        late    late    late    late    late    moved!  moved!  moved!  late!   late    late    late!
 finish by elder:     late    late    late    late    late    late!   late!   late!   late!   late    late    late!
@@ -307,7 +312,7 @@ def test_the_table_has_a_row_for_every_command(table: str) -> None:
 
 
 def test_the_table_tells_of_every_event_but_those_of_votes_that_are_not_the_last() -> None:
-    told = {event_type for event_type, _, _ in WRITTEN.values()}
+    told = {event_type for event_type, _, _ in WRITTEN.values()} | {JOINED}
     assert told == EVENT_TYPES - {"approval_stale", "approval_voted", "approval_escalated"}
 
 
@@ -324,11 +329,16 @@ def test_every_command_on_every_status_that_somebody_was_asked_in(command: str, 
 
 def check(command: str, before: Effect | None, sheets: Sheets, word: str) -> None:
     step = next_step(COMMANDS[command], before, NOON, SEQ, sheets)
-    assert WORDS[type(step.answer).__name__] + "!" * len(step.changes) == word
+    marks = ("+" if change.event_type == JOINED else "!" for change in step.changes)
+    assert WORDS[type(step.answer).__name__] + "".join(marks) == word
     if not step.changes:
         assert subject_of(step) == before, "without a write the answer is about the effect as it is"
         return
     change = step.changes[-1]
+    if isinstance(change, Change) and change.event_type == JOINED:
+        assert before is not None
+        assert subject_of(step) == change.effect == replace(before, version=before.version + 1, turn='["t1","t2"]')
+        return
     name = word.rstrip("!") + "!"
     event_type, status, committed = WRITTEN.get((command, name)) or WRITTEN["*", name]
     if command.startswith("finish") and name == "moved!" and before is not None and before.status == "in_doubt":

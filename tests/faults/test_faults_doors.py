@@ -202,6 +202,29 @@ def test_55_a_policy_that_lists_tools_does_not_stop_an_agent(store_url: str, wor
         assert ledger.verify_run("t1").is_valid
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"side_effect": "payment"},
+        {"on_crash": "hold"},
+        {"on_repeat": "ask"},
+        {"exclusive": {"namespace": "shop", "type": "order", "id": "args.order"}},
+    ],
+    ids=lambda words: next(iter(words)),
+)
+def test_55_what_the_ledger_says_of_tool_calls_it_does_not_say_of_a_models_turn(
+    store_url: str, words: dict[str, Any]
+) -> None:
+    """A ledger that takes each call for a payment asked a person whether the model may be asked."""
+    migrate(store_url)
+    asks = {"rules": [{"name": "ask", "match": {"side_effect": "payment"}, "then": "ask"}]}
+    with Ledger.open(store_url, seal=False, policy=asks, **words) as ledger:
+        with ledger.start_run("r1", agent="billing") as run:
+            assert run.model_turn("m", {"ask": "what"}, lambda request: "charge") == "charge"
+        [turn] = ledger.effects(tool="model.turn")
+        assert (turn.status, turn.side_effect, turn.on_crash) == ("succeeded", "read", "retry")
+
+
 def test_55_a_run_that_allows_few_tools_asks_its_model(ledger: Ledger) -> None:
     with ledger.start_run("r1", agent="billing", allowed_tools=["charge"]) as run:
         assert run.model_turn("m", {"ask": "what"}, lambda request: "charge") == "charge"

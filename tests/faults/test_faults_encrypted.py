@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from indelible import Ledger, NothingHappened, ToolCall, migrate
 from indelible.core.commands import AwaitingApproval
-from indelible.errors import BudgetExceeded, EffectInDoubt, PolicyRefused
+from indelible.errors import ApprovalPending, BudgetExceeded, EffectInDoubt, KeyReused, PolicyRefused
 
 TOO_MUCH = {"name": "too much", "match": {"args": {"amount": {"gt": 100}}}, "then": "refuse"}
 DAY = {"name": "day", "match": {"tool": "pay"}, "sum": "amount", "limit": 1000, "window": "24h"}
@@ -121,3 +122,46 @@ def test_37_a_call_in_doubt_stays_so_on_a_machine_without_its_data_key(
         with far.in_run("r"), pytest.raises(EffectInDoubt):
             outer()
         assert {effect.tool: effect.status for effect in far.effects()} == {"pay": "in_doubt", "outer": status}
+
+
+@pytest.mark.parametrize("ends", ["waits", "approved", "edited", "edited_anew"])
+@pytest.mark.parametrize("encrypts", [False, True], ids=["clear", "encrypted"])
+@pytest.mark.parametrize("in_run", ["r", "another"])
+def test_95_no_tool_is_entered_with_the_mark_of_a_value_that_only_another_caller_has(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str, encrypts: bool, in_run: str
+) -> None:
+    """The card varies, so a call with another card is the same call; but the first card is nowhere on the record."""
+    monkeypatch.setenv("INDELIBLE_KEYS", str(tmp_path / "keys"))
+    migrate(store_url)
+
+    def paying(card: str, run: str = "r") -> ToolCall:
+        args = {"order": "a", "amount": 5, "card": card}
+        return ToolCall(run_id=run, scope="s", tool="pay", args=args, varies=["card"], key=["order"])
+
+    entered: list[Any] = []
+    words: dict[str, Any] = {"redact": ["args.card"], "side_effect": "payment", "wait": False}
+    with Ledger.open(store_url, encrypt=encrypts, seal=False, redact=["args.card"]) as ledger:
+        if ends == "waits":
+            with pytest.raises(NothingHappened):
+                ledger.run(paying("4242-1"), _not_sent, **words)
+        else:
+            words["approval"] = "required"
+            with pytest.raises(ApprovalPending):
+                ledger.run(paying("4242-1"), _not_sent, **words)
+            [asked] = ledger.approvals()
+            if ends != "approved":
+                args = {**ledger.view_approval(asked).args, "amount": 4}
+                asked = ledger.edit_approval(asked, args, digest=asked.digest, by="ana")
+            if ends != "edited_anew":
+                ledger.approve(asked, digest=asked.digest, by="ben")
+        for card in ("5353-2",) * 3 + ("4242-1",) * 3:
+            with suppress(KeyReused, ApprovalPending):
+                ledger.run(paying(card, in_run), lambda effect: entered.append(effect.args["card"]), **words)
+            for asked in ledger.approvals(status="pending"):
+                ledger.approve(asked, digest=asked.digest, by="cleo")
+    assert set(entered) <= {"5353-2", "4242-1"}
+    assert len(entered) == 1
+
+
+def _not_sent(effect: Any) -> None:
+    raise NothingHappened("not sent")

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ import pytest
 from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
+from indelible.core.effects.stops import Stop
+from indelible.core.journal.set_back import stop_of_forgery, stop_of_set_back
+from indelible.core.moving import moved_to, stop_to_leave
 from indelible.engine.stops import Stops
 from indelible.errors import EffectInDoubt, IllegalMove, KeyUnusable, PolicyRefused, RunRefused, SignerRefused, Stopped
 from indelible.journal import sealing
@@ -569,3 +572,34 @@ def test_60_a_stop_with_the_number_of_a_lost_go_stops_a_process_that_cannot_comp
                 with pytest.raises(Stopped):
                     worker.run(charge(amount), till)
     assert till.charged == {0: 1, 1: 1}
+
+
+# A person's stop outlives a stop that took its place.
+
+REPLACED: dict[str, Callable[[Stop | None, datetime], Stop | None]] = {
+    "moved": lambda last, at: stop_to_leave(last, "default", by=Actor("ben"), at=at, reason=moved_to("file://b.db")),
+    "set back": lambda last, at: stop_of_set_back(last, 9, at),
+    "forged": lambda last, at: stop_of_forgery(last, ["effect 1"], at),
+}
+
+
+@pytest.mark.parametrize("ways", [*[(way,) for way in REPLACED], ("forged", "set back"), ("forged", "moved")])
+def test_60_a_stop_of_a_person_holds_again_when_the_one_that_took_its_place_is_let_go(
+    place: dict[str, Any], ways: tuple[str, ...]
+) -> None:
+    """`go --force` ended both at once: Ana never said that effects may go on."""
+    with Ledger.open(**place) as ledger:
+        stops = Stops(ledger._engine, ledger.tenant)
+        ledger.stop(by="ana", reason="wrong prices")
+        for way in ways:
+            stops._change(Actor("ben"), REPLACED[way])
+        assert stops.in_force().by != "ana"
+        left = stops.go(Actor("ben"), "it never moved", is_forced=True)
+        assert (left.is_in_force, left.by, left.reason) == (True, "ana", "wrong prices")
+        with pytest.raises(Stopped, match="wrong prices"):
+            ledger.run(charge(1), Till())
+        assert not ledger.go(by="ana", reason="mended").is_in_force
+        assert ledger.run(charge(1), Till()) == "paid"
+        for way in ways:
+            stops._change(Actor("ben"), REPLACED[way])
+        assert not stops.go(Actor("ben"), "nothing was stopped before", is_forced=True).is_in_force

@@ -1003,7 +1003,13 @@ def approvals() -> Iterator[Vector]:
 
 def votes() -> Iterator[Vector]:
     """Give what rests on the values of permissions: where no values are shown, nothing is wrong."""
-    told = (vector_votes.forged_votes, vector_votes.granted_again, vector_votes.standings, vector_votes.charges)
+    told = (
+        vector_votes.forged_votes,
+        vector_votes.cast_again,
+        vector_votes.granted_again,
+        vector_votes.standings,
+        vector_votes.charges,
+    )
     for name, book, expected in (one for group in told for one in group()):
         base = "standing" if name.startswith("standing") else "asked"
         yield vector(name, base, sealed(book), expected, log=GOOD, counts_votes=True)

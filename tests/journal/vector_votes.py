@@ -22,7 +22,7 @@ from indelible.core.sheets import Sheet
 from indelible.core.values.canonical import decode, encode
 from tests.core.explored import Path
 from tests.core.forged import changed, leaves
-from tests.core.making import ADA, AGENT, BO, HOUR, NOON, SECOND, Shelf, asks, cast
+from tests.core.making import ADA, AGENT, BO, HOUR, NOON, SECOND, Shelf, asks, cast, take_back
 from tests.core.verifying.test_69_granted_again import approved_again
 from tests.core.verifying.test_permissions import PEOPLE, SECRETS, opening
 from tests.journal.vector_books import Book, asked, of_path
@@ -37,8 +37,17 @@ def _loose(approval: Approval, vote: Vote, *_: Any) -> Approval:
     return replace(counted, status="approved" if vote.is_approval else "denied")
 
 
-def _voted(voters: list[Any], question: dict[str, Any], rule: Any, sign: Callable[..., Any] | None = None) -> Book:
-    """Return a journal in which these people vote; the last vote is counted by another rule, if one is given."""
+def _voted(
+    voters: list[Any],
+    question: dict[str, Any],
+    rule: Any,
+    sign: Callable[..., Any] | None = None,
+    between: Callable[[Path], Any] = id,
+) -> Book:
+    """Return a journal in which these people vote; the last vote is counted by another rule, if one is given.
+
+    `between` is done after each vote but the last.
+    """
     path = Path(Shelf())
     needs = question.pop("needs", (Need(),))
     opening(path, verdict=asks(*needs, **{"people": PEOPLE, **question}), principal="pat")
@@ -53,6 +62,8 @@ def _voted(voters: list[Any], question: dict[str, Any], rule: Any, sign: Callabl
             path.send(cast(about, by, at=path.shelf.now, **words))
         finally:
             asking.voted = kept
+        if number < len(voters) - 1:
+            between(path)
     return of_path(path)
 
 
@@ -122,6 +133,15 @@ def forged_votes() -> Iterator[Told]:
     places = [(Need(1, "lead"), Need(1, "ops")), (Need(1, "ops"), Need(1, "lead")), (Need(1), Need(1, "lead"))]
     for number, needs in enumerate(places):
         yield f"vote: two people for two places, {number}", _voted([BO, ADA], {"needs": needs}, None), GOOD
+
+
+def cast_again() -> Iterator[Told]:
+    """Give journals in which a vote is taken back, and cast again: if it was signed, with the same signature."""
+    for name, sign, rule, verdict in (("signed", _signed_by("ada"), _loose, BAD), ("unsigned", None, None, GOOD)):
+        book = _voted(
+            [ADA, ADA], {}, rule, sign, lambda path: path.send(take_back(path.shelf.approval(), ADA, path.shelf.now))
+        )
+        yield f"vote: {name}, taken back and cast again", book, verdict
 
 
 def granted_again() -> Iterator[Told]:

@@ -337,6 +337,39 @@ def test_a_signature_for_one_question_is_none_for_another(shell: Shell) -> None:
     assert refusal_of(ledger, edited, "ana", signature=signature) == "signature"
 
 
+def test_42_a_signature_that_was_taken_back_is_not_cast_again(shell: Shell) -> None:
+    """It is on the record, and by= is the word of the caller: only the signature says that it is ana."""
+    people, keys = signers()
+    ledger = shell.open(policy=asking(people, signed=True))
+    question = question_of(ledger)
+    signature = keys["ana"].sign(vote_message(question.digest, True))
+    approve(ledger, question, by="ana", signature=signature)
+    assert ledger.revoke_approval(question.id, by="Ana", reason="wrong order").taken_back == ("ana",)
+    for name in ("ana", "ANA"):
+        assert refusal_of(ledger, question, name, signature=signature) == "taken_back"
+    ran = Count("ran")
+    with pytest.raises(ApprovalPending):
+        ledger.run(charge(), ran, wait=False)
+    assert ran.entries == 0
+    edited = ledger.edit_approval(question.id, {"amount": 5}, digest=question.digest, by="cleo")
+    assert edited.taken_back == ()
+    assert refusal_of(ledger, edited, "ana", signature=signature) == "signature"
+    approve(ledger, edited, by="ana", signature=keys["ana"].sign(vote_message(edited.digest, True)))
+    assert ledger.run(charge(), ran) == "ran"
+
+
+def test_42_who_took_a_signed_vote_back_can_still_deny_and_others_can_approve(shell: Shell) -> None:
+    people, keys = signers()
+    ledger = shell.open(policy=asking(people, signed=True))
+    one, other = question_of(ledger), question_of(ledger, run_id="order-2")
+    for asked in (one, other):
+        approve(ledger, asked, by="ana", signature=keys["ana"].sign(vote_message(asked.digest, True)))
+        ledger.revoke_approval(asked.id, by="ana", reason="wrong order")
+    approve(ledger, one, by="bob", signature=keys["bob"].sign(vote_message(one.digest, True)))
+    no = keys["ana"].sign(vote_message(other.digest, False))
+    assert ledger.deny(other.id, by="ana", reason="no", signature=no).status == "denied"
+
+
 def test_a_denial_is_signed_as_a_denial(shell: Shell) -> None:
     people, keys = signers()
     ledger = shell.open(policy=asking(people, signed=True))

@@ -193,7 +193,7 @@ function checkAbout({ effect, run, tool, side_effect, type, log, commits }: Effe
 
 /** A question that was just asked has no answers, and stands in the place of the one that was asked before. */
 function checkAsked({ actor }: EffectBody, found: Approval, replaces: string | null, editors: readonly string[]): void {
-  const asked = { version: 1, votes: [], escalated: 0, grant: null, attempt: null, requester: actor, replaces }
+  const asked = { version: 1, votes: [], escalated: 0, grant: null, attempt: null, taken_back: [], requester: actor, replaces }
   checkSame({ ...found, ...asked, editors: found.editors.length > 0 && replaces !== null ? editors : [], expires_at: later(found.asked_at, found.question.expires)! }, found)
   if (found.id === found.replaces) throw new Caught(`${found.id} replaces itself`)
 }
@@ -259,7 +259,8 @@ function unvoted({ actor }: EffectBody, before: Approval, found: Approval): Appr
   const isOpen = ['pending', 'approved'].includes(before.status) && before.expires_at > before.asked_at
   const votes = before.votes.filter((vote) => (isSystem ? found.votes.some((one) => isSame(one, vote)) : !samePerson(vote.by, actor.id)))
   if ((!isSystem && !isOpen) || votes.length === before.votes.length) throw new Caught(`${before.id} lost no vote by this`)
-  return { ...before, version: before.version + 1, status: 'pending', votes }
+  const signers = before.votes.filter((vote) => vote.signature !== null && !votes.includes(vote)).map((vote) => vote.by)
+  return { ...before, version: before.version + 1, status: 'pending', votes, taken_back: [...before.taken_back, ...signers] }
 }
 
 /** Gives the question as it is after an edit by somebody who could decide it; nobody has voted on it yet. */
@@ -271,7 +272,7 @@ async function edited({ actor, at, seq }: EffectBody, before: Approval, found: A
   await count(asked, vote, actor.kind)
   const { digest, policy, question, asked_at } = found
   const made = { digest, policy, question, asked_at, expires_at: later(asked_at, question.expires)! }
-  return { ...before, ...made, version: before.version + 1, status: 'pending', votes: [], escalated: 0, editors: [...before.editors, actor.id], grant: null, args_seq: seq }
+  return { ...before, ...made, version: before.version + 1, status: 'pending', votes: [], escalated: 0, editors: [...before.editors, actor.id], grant: null, args_seq: seq, taken_back: [] }
 }
 
 /** A grant that came with an approval rests on its last vote, and on what was approved. */

@@ -52,6 +52,7 @@ export type Approval = {
   readonly schema: string
   readonly side_effect: string
   readonly status: string
+  readonly taken_back: readonly string[]
   readonly tool: string
   readonly version: number
   readonly votes: readonly Vote[]

@@ -19,7 +19,7 @@ function peopleOf({ question, escalated }: Approval): readonly Named[] | null {
 
 /** Says why this person may not decide it, whatever its status; null if they may. */
 async function whyNotThey(approval: Approval, vote: Vote, kind: string): Promise<string | null> {
-  const { question, requester, principal, editors, votes } = approval
+  const { question, requester, principal, editors, taken_back, votes } = approval
   const people = peopleOf(approval)
   if (kind !== 'person') return `is decided by people, and ${vote.by} is ${kind}`
   const entitled = vote.on_behalf_of ?? vote.by
@@ -30,6 +30,7 @@ async function whyNotThey(approval: Approval, vote: Vote, kind: string): Promise
   const person = people === null ? null : find(people, entitled)
   if (person === undefined || (person !== null && !isNeeded(person, question))) return `is not for ${entitled} to decide`
   if (vote.is_approval && isEditor(editors, vote) && !isSoleApprover(approval, people ?? [])) return `was edited by ${vote.by}, who therefore cannot approve it`
+  if (vote.is_approval && taken_back.some((name) => samePerson(vote.by, name))) return `was signed by ${vote.by}, who took that back`
   return whyNotSigned(approval, vote, find(people ?? [], vote.by)?.key ?? null)
 }
 

@@ -52,6 +52,9 @@ def go(reason: str, force: bool, by: str) -> None:
         say_json(stop_json(last) | ({} if last is None else {"by": place.doer(last.by)}))
     elif last is None or not was_stopped:
         print("Nothing was stopped.")
+    elif last.is_in_force:
+        print(f"Still stopped, by {visible(last.by)} at {timestamp(last.at)}: {visible(last.reason)}")
+        print(f"That stop was there before. To end it too: {place.command('go')}")
     else:
         print(f"Going on, {place.by_whom(last.by)} at {timestamp(last.at)}.")
 

@@ -13,7 +13,7 @@ from typing import Literal
 
 from indelible.core.commands import Command, Expire, Finish, Keep, Open, Record, Relinquish
 from indelible.core.effects.effect import Actor, Effect
-from indelible.core.effects.stops import STOPS_RUN, Stop, stop_after
+from indelible.core.effects.stops import STOPS_RUN, Stop, stands_again, stop_after
 from indelible.core.journal.journal import JOURNAL_RUN, Prove, Tree
 from indelible.core.journal.merkle import is_consistent
 from indelible.core.journal.notes import log_name
@@ -79,9 +79,7 @@ def stop_on_arrival(
     """
     if last is None or not last.is_in_force or last.reason != left_with:
         return None
-    if earlier is None or not earlier.is_in_force:
-        return stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
-    return last.after(is_in_force=True, by=earlier.by, at=earlier.at, reason=earlier.reason)
+    return stands_again(last, earlier) or stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
 
 
 def check_goes_on_here(stop: Stop | None, tenant: str) -> None:

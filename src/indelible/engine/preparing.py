@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -135,8 +136,7 @@ class Preparing:
             return usual
         tool = self._tools.get(tool_name)
         options = None if tool is None else tool.options
-        # What is demanded of every tool call is not demanded of our own records.
-        ledger = replace(self._options, approval=None) if tool_name == MODEL_TURN else self._options
+        ledger = replace(self._options, **_OF_TOOL_CALLS) if tool_name == MODEL_TURN else self._options
         if is_compensation(tool_name):  # its results are kept as its tool's are; it is about whom its effect is about
             redact = self._redact_of(tool_name.removesuffix(COMPENSATION))
             ledger = replace(ledger, redact=redact, subject=None)
@@ -197,6 +197,11 @@ class Preparing:
             words: What its caller says of it.
             is_bound: Its own tool has bound it a moment ago.
         """
+        if sys.is_finalizing():
+            raise BadCall(
+                f"{call.tool}: the interpreter is shutting down and starts no thread, so no lease could be kept. Make "
+                "the call before: close what makes it, or register it with atexit"
+            )
         if not isinstance(call, ModelTurn | CompensatingCall):
             check_tool_name(call.tool)
         tool = None if is_bound else self._tools.get(call.tool)
@@ -330,6 +335,10 @@ class Preparing:
         from indelible.core.privacy.encryption import opened_value
 
         return opened_value(payload.value, Ref(self.tenant, payload.run_id, ""), payload.field, self._data_keys.find)
+
+
+_OF_TOOL_CALLS: dict[str, None] = dict.fromkeys(("approval", "side_effect", "on_crash", "on_repeat", "exclusive"))
+"""Names the ledger's words about every tool call. Our own records are none, and keep their own."""
 
 
 def _check_unmarked(call: ToolCall, args_json: bytes) -> None:

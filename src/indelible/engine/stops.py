@@ -8,12 +8,12 @@ from datetime import datetime
 from indelible.core.commands import Outrun
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import Stop, stop_after
-from indelible.core.journal.set_back import check_is_not_set_back
+from indelible.core.effects.stops import Stop, stands_again, stop_after
+from indelible.core.journal.set_back import check_is_not_set_back, took_a_place
 from indelible.core.moving import check_goes_on_here, stop_on_arrival, stop_to_leave
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall
-from indelible.journal.sealing import stop_before, stop_of
+from indelible.journal.sealing import stop_before, stop_of, stop_of_a_person_before
 
 _TRIES = 10
 
@@ -47,6 +47,7 @@ class Stops:
     def go(self, by: Actor, reason: str, *, is_forced: bool = False) -> Stop | None:
         """Let effects go; return None when nothing was ever stopped. By force also what moved away or was set back.
 
+        If the stop took the place of a person's, that one holds again.
         What was signed is compared first: a database that was set back may hold the stop that it was copied with.
         """
         compare = self._engine.recorded.compare
@@ -59,7 +60,8 @@ class Stops:
                 check_is_not_set_back(last)
             if last is None or not last.is_in_force:
                 return None
-            return stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
+            earlier = stop_of_a_person_before(self._engine.store, self._tenant) if took_a_place(last) else None
+            return stands_again(last, earlier) or stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
 
         return self._change(by, after)
 

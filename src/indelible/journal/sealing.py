@@ -40,6 +40,7 @@ from indelible.core.journal.set_back import (
     stop_of_forgery,
     stop_of_lost_part,
     stop_of_set_back,
+    took_a_place,
 )
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
@@ -612,13 +613,25 @@ def stop_of(store: Store, tenant: str) -> Stop | None:
 
 def stop_before(store: Store, tenant: str) -> Stop | None:
     """Return the word on the stop before the newest one, as the record tells it; one that was erased is in force."""
+    return next(_stops_before(store, tenant), None)
+
+
+def stop_of_a_person_before(store: Store, tenant: str) -> Stop | None:
+    """Return the newest word on the stop that neither the ledger nor a move said; one that was erased is in force."""
+    return next((stop for stop in _stops_before(store, tenant) if not took_a_place(stop)), None)
+
+
+def _stops_before(store: Store, tenant: str) -> Iterator[Stop]:
+    """Yield the words on the stop before the newest one, newest first."""
     newest = stop_of(store, tenant)
-    told = list(own_events(store, tenant, STOPS_RUN))
+    told = [event.seq for event in own_events(store, tenant, STOPS_RUN)]
     if newest is None or len(told) < 2:
-        return None
-    before, last = (_told_stop(store, tenant, event.seq) for event in told[-2:])
+        return
+    last = _told_stop(store, tenant, told.pop())
     is_whole = last.body is not None and last.read()["version"] == newest.version
-    return read_stop(before if is_whole else replace(before, body=None))
+    for seq in reversed(told):
+        before = _told_stop(store, tenant, seq)
+        yield read_stop(before if is_whole else replace(before, body=None))
 
 
 def _told_stop(store: Store, tenant: str, seq: int) -> Sheet:

@@ -520,6 +520,17 @@ def test_whoever_votes_for_another_signs_with_their_own_key() -> None:
     assert code(say(approval, "cy", on_behalf_of="ada", signature=signed(approval, BO_KEY))) == "signature"
 
 
+def test_42_a_signed_approval_that_was_taken_back_is_not_cast_again() -> None:
+    signature = signed(SIGNED, ADA_KEY)
+    again = unvoted(say(SIGNED, "ada", signature=signature), "ADA", NOON)
+    assert isinstance(again, Approval)
+    assert again.taken_back == ("ada",)
+    for name in ("ada", "ADA"):
+        assert code(say(again, name, signature=signature)) == "taken_back"
+    assert say(again, "ada", is_approval=False, signature=signed(SIGNED, ADA_KEY, False)).status == "denied"
+    assert code(say(replace(again, taken_back=("bo",)), "ada", signature=b"")) == "signature"
+
+
 def test_a_signature_that_is_given_is_checked_also_where_none_is_needed() -> None:
     people = {"ada": Person((), public(ADA_KEY))}
     approval = about(question(people=people))

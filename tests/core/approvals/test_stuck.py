@@ -101,6 +101,7 @@ def test_an_approval_that_a_person_can_give_is_not_stuck(approval: Approval, she
         (replace(question(Need(2), people=ADA | BO), votes=(vote("ada"),)), revoked("bo"), "bo was revoked"),
         (question(Need(2), people={"ada": Person(), "Ada": Person()}), {}, "has the name of one who has"),
         (question(people=ADA, needs_signature=True), {}, "no key"),
+        (replace(question(people=ADA), taken_back=("ada",)), {}, "took a signed approval back"),
         (question(needs_signature=True), {}, "no person with a key"),
     ],
 )

@@ -24,7 +24,7 @@ from indelible.core.effects.calls import ToolCall
 from indelible.core.effects.identity import identify
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.values.canonical import encode
-from indelible.errors import BadCall, EffectErased
+from indelible.errors import BadCall, EffectErased, KeyReused
 from tests.core.effects.claiming import ELSEWHERE, OTHER, claim_on, opening
 from tests.core.effects.playing import CLAIMED, CountingMint, play, prepared
 from tests.core.making import (
@@ -256,11 +256,11 @@ def test_a_walk_judges_an_edit_with_the_callers_own_secrets(binds: Any) -> None:
     assert played.commands[1].edit.args_json == encode({**args, **tip})
 
 
-def test_a_mark_that_this_caller_has_no_value_for_is_left_to_the_tool() -> None:
+def test_95_a_mark_that_this_caller_has_no_value_for_is_not_run() -> None:
     screen = Redactor(("args.card",), b"\2" * 32, "default").screen(encode({"amount": 5, "card": "4242"}))
     args = {**effect("ready", args_json=screen.recorded_args).args, "amount": 6}
-    played = play(walk.begin(mine(binds=bound), CountingMint()), recorded(args), CLAIMED)
-    assert played.commands[1].edit.is_exact
+    played = play(walk.begin(mine(binds=bound), CountingMint()), recorded(args))
+    assert isinstance(played.error, KeyReused)
 
 
 @pytest.mark.parametrize(("args", "about"), [({"amount": 6}, b'{"amount":6}'), ({"amount": 5, "tip": 1}, None)])

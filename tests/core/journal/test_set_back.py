@@ -16,6 +16,7 @@ from indelible.core.journal.set_back import (
     is_set_back,
     stop_of_lost_part,
     stop_of_set_back,
+    took_a_place,
     way_out,
 )
 from indelible.core.moving import moved_to
@@ -81,6 +82,13 @@ def test_what_is_over_does_not_hold_again(before: Stop | None) -> None:
     gone_on = go_after_loss(stop_of_set_back(None, 11, NOW), before, NOW)
     assert gone_on is not None
     assert not gone_on.is_in_force
+
+
+def test_a_stop_by_the_ledger_or_for_a_move_may_have_taken_the_place_of_a_persons() -> None:
+    moved = stopped(reason=moved_to("postgresql://elsewhere/db"))
+    assert [took_a_place(stop) for stop in (stop_of_set_back(None, 11, NOW), moved)] == [True, True]
+    over = stopped(SYSTEM, is_in_force=False)
+    assert [took_a_place(stop) for stop in (stopped(), over, None)] == [False, False, False]
 
 
 def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:

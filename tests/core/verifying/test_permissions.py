@@ -88,7 +88,7 @@ def signed(path: Path, by: Actor, **words: Any) -> Any:
 
 
 def whole_story() -> Path:
-    """Asks, escalates, edits, votes, takes back, delegates, grants, uses, hands back, uses, and uses the grant."""
+    """Asks, escalates, votes, takes back, edits, delegates, grants, uses, hands back, uses, and uses the grant."""
     path = Path(Shelf())
     delegation = Delegation(id="dlg_1", giver="bo", to="cy", until=NOON + timedelta(days=9))
     fact(path, "delegation_given", delegation_sheet(delegation))
@@ -96,9 +96,9 @@ def whole_story() -> Path:
     path.send(show_to(path.shelf.approval()))
     path.shelf.now += 2 * HOUR
     path.send(attend(path.shelf.approval(), path.shelf.now))
-    path.send(amend(path.shelf.approval(), Actor("dee"), at=path.shelf.now, verdict=VERDICT))
     path.send(signed(path, ADA))
     path.send(take_back(path.shelf.approval(), at=path.shelf.now))
+    path.send(amend(path.shelf.approval(), Actor("dee"), at=path.shelf.now, verdict=VERDICT))
     path.send(signed(path, ADA))
     path.send(cast(path.shelf.approval(), CY, at=path.shelf.now, delegation_id="dlg_1"))
     opening(path)

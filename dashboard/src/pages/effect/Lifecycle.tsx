@@ -23,6 +23,7 @@ const WORDS: Readonly<Record<string, string>> = {
   tool_call_canceled: 'withdrawn',
   tool_call_late: 'late result kept',
   tool_call_adopted: 'taken over',
+  tool_call_joined: 'asked for again',
   policy_checked: 'policy asked',
 }
 const BAD = new Set(['approval_denied', 'approval_expired', 'tool_call_in_doubt'])

@@ -36,7 +36,7 @@ const STARTS: Readonly<Record<string, Kind>> = {
   tool_call_in_doubt: 'in_doubt',
 }
 /** Events that change nothing about how an effect spends its time. */
-const ASIDE = new Set(['approval_voted', 'approval_viewed', 'policy_checked', 'tool_call_late'])
+const ASIDE = new Set(['approval_voted', 'approval_viewed', 'policy_checked', 'tool_call_joined', 'tool_call_late'])
 
 /** Says how an effect spent its time, from its events in their order. */
 export function stretchesOf(events: readonly RunEvent[]): Stretch[] {

@@ -11,6 +11,7 @@ from typing import Any
 
 from indelible.cli.show import visible
 from indelible.core.runs.following import EffectLine, RunEvent, RunStory
+from indelible.core.verifying.moves import JOINED, STILL
 
 WAITING, WORKING, DOUBT, SEAL = "░", "█", "?", "◆"
 _PLAIN = {WAITING: ".", WORKING: "#", DOUBT: "?", SEAL: "*", "─": "-", "│": "|"}
@@ -33,7 +34,7 @@ def stretches(line: EffectLine, events: Sequence[RunEvent], until: datetime) -> 
     open_: tuple[str, datetime] | None = None
     for event in events:
         at = datetime.fromisoformat(event.at)
-        if open_ is not None and event.type not in ("approval_voted", "approval_viewed", "policy_checked"):
+        if open_ is not None and event.type not in STILL and event.type != JOINED:
             found.append(Stretch(open_[0], open_[1], at))
             open_ = None
         if event.type in ("approval_requested", "approval_edited", "approval_revoked"):

@@ -115,8 +115,9 @@ class Approval:
 
     `digest` binds what was asked. `votes` are those that count; a reset takes them away, and the record keeps them.
     `replaces` names the approval of the same call that went stale or expired before. `editors` names everybody who
-    changed the arguments since they were asked about, the last one at the end. `for_run` is the run that asked, and the
-    only one that may use it; `run_id` is the run that the effect belongs to.
+    changed the arguments since they were asked about, the last one at the end. `taken_back` names whose signed approval
+    of these arguments was taken back: that signature could be cast again, so they approve them no more. `for_run` is
+    the run that asked, and the only one that may use it; `run_id` is the run that the effect belongs to.
     """
 
     id: str
@@ -147,6 +148,7 @@ class Approval:
     """Is the last attempt that ran on it; only that one can hand it back."""
     naming: Naming = BY_ALL_ARGS
     """Says what the effect's key is made of, so that an edit can take the key of the edited call."""
+    taken_back: tuple[str, ...] = ()
 
     @property
     def edited_by(self) -> str | None:
@@ -414,6 +416,11 @@ def why_not_they(approval: Approval, vote: Vote, kind: str) -> Refusal | None:
         return Refusal("not_entitled", f"is not for {entitled} to decide")
     if vote.is_approval and _is_editor(approval, vote) and not _is_sole_approver(approval):
         return _edited_it_themselves(approval, vote)
+    if vote.is_approval and any(same_person(vote.by, name) for name in approval.taken_back):
+        next_step = "edit it, which asks anew, or let another person decide"
+        return Refusal(
+            "taken_back", f"was signed by {vote.by}, who took that back: their signature is used up; {next_step}"
+        )
     return _why_not_signed(approval, vote, find_person(approval.people or {}, vote.by) or Person())
 
 
@@ -522,7 +529,14 @@ def unvoted(approval: Approval, name: str, now: datetime) -> Approval | Refusal:
     votes = tuple(vote for vote in approval.votes if not same_person(vote.by, name))
     if len(votes) == len(approval.votes):
         return Refusal("no_vote", f"has no vote of {name} that could be taken back")
-    return replace(approval, version=approval.version + 1, status="pending", votes=votes)
+    return reopened(approval, votes)
+
+
+def reopened(approval: Approval, votes: tuple[Vote, ...]) -> Approval:
+    """Return an approval that stands again with the votes that are left; signatures of the others are used up."""
+    signers = tuple(vote.by for vote in approval.votes if vote not in votes and vote.signature is not None)
+    taken_back = (*approval.taken_back, *signers)
+    return replace(approval, version=approval.version + 1, status="pending", votes=votes, taken_back=taken_back)
 
 
 def ended(approval: Approval, status: ApprovalStatus) -> Approval:

@@ -45,6 +45,7 @@ def approval_sheet(approval: Approval) -> Sheet:
         "schema": approval.schema,
         "side_effect": approval.side_effect,
         "status": approval.status,
+        "taken_back": list(approval.taken_back),
         "tool": approval.tool,
         "v": 1,
         "version": approval.version,
@@ -92,6 +93,7 @@ def read_approval(sheet: Sheet) -> Approval:
         args_seq=content["args_seq"],
         attempt=content["attempt"],
         naming=read_naming(content["naming"]),
+        taken_back=tuple(content["taken_back"]),
     )
 
 

@@ -78,6 +78,7 @@ _WHY = {
     "self_approval": "asked for it",
     "voted_already": "has voted, or has the name of one who has",
     "not_entitled": "has none of the roles",
+    "taken_back": "took a signed approval back",
 }
 
 

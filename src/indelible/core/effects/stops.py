@@ -36,6 +36,13 @@ class Stop:
         return replace(self, version=self.version + 1, is_in_force=is_in_force, by=by, at=at, reason=reason)
 
 
+def stands_again(last: Stop, earlier: Stop | None) -> Stop | None:
+    """Return the stop whose place the last one took, in the words of who made it; None if there was none."""
+    if earlier is None or not earlier.is_in_force:
+        return None
+    return last.after(is_in_force=True, by=earlier.by, at=earlier.at, reason=earlier.reason)
+
+
 def stop_after(before: Stop | None, *, is_in_force: bool, by: Actor, at: datetime, reason: str) -> Stop:
     """Gives the next state of a tenant's stop."""
     words = {"is_in_force": is_in_force, "by": by.id, "at": at, "reason": reason[:_LONGEST_REASON]}

@@ -380,14 +380,23 @@ def _repeat(
 def _with_recorded_words(prepared: Prepared, effect: Effect) -> Prepared:
     """Return the call with the recorded words in arguments that vary: these were shown and approved, so these run."""
     assert effect.args_json is not None
-    screen, plain = prepared.screen, None
-    if screen is not None:
-        own = carried_over(effect.args, decode(screen.recorded_args), decode(screen.args_json))
-        if holds_mark(own):  # the recorded words are redacted, and this caller does not have them
-            raise key_reused(prepared, effect)
-        plain = encode(own, root="args")
+    plain = None if prepared.screen is None else encode(_own_args(prepared, effect), root="args")
     identity = replace(prepared.identity, args_json=effect.args_json)
     return replace(prepared, identity=identity, plain_args_json=plain)
+
+
+def _own_args(prepared: Prepared, effect: Effect) -> dict[str, Any]:
+    """Return the recorded arguments with this caller's own values in place of the marks.
+
+    Raises:
+        KeyReused: A mark stands for a value that another caller has, and this one has not.
+    """
+    screen, own = prepared.screen, effect.args
+    if screen is not None:
+        own = carried_over(own, decode(screen.recorded_args), decode(screen.args_json))
+    if holds_mark(own):
+        raise key_reused(prepared, effect)
+    return own
 
 
 def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
@@ -396,18 +405,17 @@ def _with_edit(prepared: Prepared, effect: Effect, mint: Mint) -> Prepared:
     Raises:
         BadCall: The tool does not take them.
         EffectErased: They cannot be read any more.
+        KeyReused: This caller has not all of them.
     """
-    screen, own = prepared.screen, effect.args
+    own, screen, binds = _own_args(prepared, effect), prepared.screen, prepared.call.binds
     assert effect.args_json is not None
-    if screen is not None:
-        own = carried_over(own, decode(screen.recorded_args), decode(screen.args_json))
-    plain, binds = encode(own, root="args"), prepared.call.binds
+    plain = encode(own, root="args")
     is_own = plain == (prepared.plain_args_json or prepared.identity.args_json)  # only the key that encrypts it differs
-    whole = plain if is_own or binds is None or holds_mark(own) else encode(binds(own), root="args")
+    whole = plain if is_own or binds is None else encode(binds(own), root="args")
     recorded = effect.args_json
     if whole != plain:
         recorded = whole if screen is None else screen.redactor.screen(whole).recorded_args
-    about = None if is_own or holds_mark(own) or prepared.subject_in is None else prepared.subject_in(whole)
+    about = None if is_own or prepared.subject_in is None else prepared.subject_in(whole)
     read = EditRead(effect.version, recorded, is_exact=whole == plain, subject_json=about)
     ref = None if read.is_exact else place_taken(naming_of(prepared.call), effect, recorded)
     if ref is not None:

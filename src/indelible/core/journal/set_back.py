@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from indelible.core.effects.effect import SYSTEM
-from indelible.core.effects.stops import Stop, stop_after
+from indelible.core.effects.stops import Stop, stands_again, stop_after
 from indelible.core.moving import is_moved_away
 from indelible.errors import IllegalMove
 
@@ -90,9 +90,9 @@ def go_after_loss(last: Stop | None, before: Stop | None, at: datetime) -> Stop 
     """
     if last is None or not is_set_back(last):
         return None
-    if before is not None and _holds_again(before):
-        return last.after(is_in_force=True, by=before.by, at=before.at, reason=before.reason)
-    return stop_after(last, is_in_force=False, by=SYSTEM, at=at, reason="what was lost was declared lost")
+    earlier = before if _holds_again(before) else None
+    over = stop_after(last, is_in_force=False, by=SYSTEM, at=at, reason="what was lost was declared lost")
+    return stands_again(last, earlier) or over
 
 
 def stop_of_lost_part(before: Stop | None, at: datetime) -> Stop:
@@ -106,5 +106,11 @@ def stop_of_lost_part(before: Stop | None, at: datetime) -> Stop:
     return stop_after(before, is_in_force=True, by=SYSTEM, at=at, reason=reason)
 
 
-def _holds_again(before: Stop) -> bool:
-    return before.is_in_force and not is_set_back(before) and not is_moved_away(before)
+def _holds_again(before: Stop | None) -> bool:
+    is_persons = not is_set_back(before) and not is_moved_away(before)
+    return before is not None and before.is_in_force and is_persons
+
+
+def took_a_place(stop: Stop | None) -> bool:
+    """Is a stop in force that the ledger made by itself, or a move? It may have taken the place of a person's."""
+    return stop is not None and stop.is_in_force and (stop.by == SYSTEM.id or is_moved_away(stop))

@@ -19,6 +19,7 @@ from indelible.core.approvals.approval import (
     consumed,
     ended,
     handed_back,
+    reopened,
     unvoted,
     voted,
 )
@@ -124,6 +125,7 @@ def check_asked(telling: Telling, found: Approval, replaced: str | None, editors
         editors=editors if found.editors and replaced is not None else (),
         grant=None,
         attempt=None,
+        taken_back=(),
         requester=telling.actor,
         expires_at=found.asked_at + found.question.expires,
         replaces=replaced,
@@ -181,7 +183,7 @@ def _unvoted(telling: Telling, before: Approval, found: Approval) -> Approval:
     votes = tuple(vote for vote in before.votes if vote in found.votes)
     if votes == before.votes:
         raise Caught(f"{before.id} lost no vote by this")
-    return replace(before, version=before.version + 1, status="pending", votes=votes)
+    return reopened(before, votes)
 
 
 def _voted(telling: Telling, before: Approval, found: Approval) -> Approval:
@@ -251,6 +253,7 @@ def _edited(telling: Telling, before: Approval, found: Approval) -> Approval:
         editors=(*before.editors, actor.id),
         grant=None,
         args_seq=telling.seq,
+        taken_back=(),
     )
 
 

@@ -134,6 +134,7 @@ _APPROVAL = {
     "schema": str,
     "side_effect": str,
     "status": APPROVAL_STATUSES,
+    "taken_back": [str],
     "tool": str,
     "v": 1,
     "version": int,

@@ -158,6 +158,7 @@ var verifier = (function(exports) {
 			"tool_call_adopted",
 			"tool_call_canceled",
 			"tool_call_in_doubt",
+			"tool_call_joined",
 			"tool_call_late",
 			"tool_call_released"
 		],
@@ -549,6 +550,10 @@ var verifier = (function(exports) {
 				"always": ["evidence", "result"],
 				"sometimes": []
 			},
+			"in_doubt|tool_call_joined|in_doubt": {
+				"always": [],
+				"sometimes": []
+			},
 			"in_doubt|tool_call_released|ready": {
 				"always": ["reason"],
 				"sometimes": []
@@ -596,6 +601,10 @@ var verifier = (function(exports) {
 			},
 			"processing|tool_call_in_doubt|in_doubt": {
 				"always": ["reason"],
+				"sometimes": []
+			},
+			"processing|tool_call_joined|processing": {
+				"always": [],
 				"sometimes": []
 			},
 			"processing|tool_call_released|ready": {
@@ -658,6 +667,10 @@ var verifier = (function(exports) {
 			"ready|tool_call_canceled|canceled": {
 				"always": ["reason"],
 				"sometimes": ["approval"]
+			},
+			"ready|tool_call_joined|ready": {
+				"always": [],
+				"sometimes": []
 			},
 			"ready|tool_call_started|processing": {
 				"adds": 1,
@@ -730,6 +743,10 @@ var verifier = (function(exports) {
 			"requires_approval|tool_call_canceled|canceled": {
 				"always": ["reason"],
 				"sometimes": ["approval"]
+			},
+			"requires_approval|tool_call_joined|requires_approval": {
+				"always": [],
+				"sometimes": []
 			},
 			"requires_approval|tool_call_started|processing": {
 				"adds": 1,
@@ -1052,6 +1069,7 @@ var verifier = (function(exports) {
 					{ "is": "stale" },
 					{ "is": "consumed" }
 				] },
+				"taken_back": { "list": "text" },
 				"tool": "text",
 				"v": { "is": 1 },
 				"version": "number",
@@ -1894,7 +1912,7 @@ var verifier = (function(exports) {
 	}
 	/** Says why this person may not decide it, whatever its status; null if they may. */
 	async function whyNotThey(approval, vote, kind) {
-		const { question, requester, principal, editors, votes } = approval;
+		const { question, requester, principal, editors, taken_back, votes } = approval;
 		const people = peopleOf(approval);
 		if (kind !== "person") return `is decided by people, and ${vote.by} is ${kind}`;
 		const entitled = vote.on_behalf_of ?? vote.by;
@@ -1905,6 +1923,7 @@ var verifier = (function(exports) {
 		const person = people === null ? null : find(people, entitled);
 		if (person === void 0 || person !== null && !isNeeded(person, question)) return `is not for ${entitled} to decide`;
 		if (vote.is_approval && isEditor(editors, vote) && !isSoleApprover(approval, people ?? [])) return `was edited by ${vote.by}, who therefore cannot approve it`;
+		if (vote.is_approval && taken_back.some((name) => samePerson(vote.by, name))) return `was signed by ${vote.by}, who took that back`;
 		return whyNotSigned(approval, vote, find(people ?? [], vote.by)?.key ?? null);
 	}
 	var isEditor = (editors, vote) => namesIn(vote).some((name) => editors.some((editor) => looksLike(name, editor)));
@@ -2168,6 +2187,7 @@ var verifier = (function(exports) {
 			escalated: 0,
 			grant: null,
 			attempt: null,
+			taken_back: [],
 			requester: actor,
 			replaces
 		};
@@ -2260,11 +2280,13 @@ var verifier = (function(exports) {
 		const isOpen = ["pending", "approved"].includes(before.status) && before.expires_at > before.asked_at;
 		const votes = before.votes.filter((vote) => isSystem ? found.votes.some((one) => isSame(one, vote)) : !samePerson(vote.by, actor.id));
 		if (!isSystem && !isOpen || votes.length === before.votes.length) throw new Caught(`${before.id} lost no vote by this`);
+		const signers = before.votes.filter((vote) => vote.signature !== null && !votes.includes(vote)).map((vote) => vote.by);
 		return {
 			...before,
 			version: before.version + 1,
 			status: "pending",
-			votes
+			votes,
+			taken_back: [...before.taken_back, ...signers]
 		};
 	}
 	/** Gives the question as it is after an edit by somebody who could decide it; nobody has voted on it yet. */
@@ -2309,7 +2331,8 @@ var verifier = (function(exports) {
 			escalated: 0,
 			editors: [...before.editors, actor.id],
 			grant: null,
-			args_seq: seq
+			args_seq: seq,
+			taken_back: []
 		};
 	}
 	/** A grant that came with an approval rests on its last vote, and on what was approved. */
