@@ -220,8 +220,10 @@ class SqliteStore:
     def _is_out_of_place(self) -> bool:
         if self._place is None or self._guard is None:
             return False
+        if self._where() != self._place:
+            return True
         # The address that was given leads elsewhere if a link on the way to the file was switched.
-        if self._where() != self._place or (self.file is not None and _whole_place_of(self.file) != self._place[0]):
+        if self.file is not None and _whole_place_of(self.file) != self._place[0]:
             return True
         # Looked at again if it is too short: another program may have written between the two reads.
         return self._has_log and not any(self._guard.has_whole_log(self._log) for _ in range(_LOOKS_AT_LOG))
