@@ -13,7 +13,7 @@ import pytest
 from indelible.core.approvals.grants import Grant, grant_sheet
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
-from indelible.core.macs import ENDED, MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
+from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
 from indelible.core.policy.budgets import budget_ref
 from indelible.core.privacy.forgetting import HOLD_LIFTED, HOLD_PLACED
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets, body_of
@@ -288,7 +288,7 @@ def test_an_older_right_that_is_put_back_gives_nothing() -> None:
     assert checked(keys, first) == first
     assert checked(keys, second) == second
     found = checked(keys, first)
-    assert (found.body, found.version, found.guard) == (None, ENDED, 1)
+    assert (found.body, found.version, found.guard) == (None, 1, 1), "its end is told as the next version"
 
 
 def test_98_the_effects_key_revives_no_grant_that_a_person_ended() -> None:

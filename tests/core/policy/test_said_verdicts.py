@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from indelible.core.approvals.approval import Escalation, Need, Person, Question
-from indelible.core.policy.budgets import budget_ref, read_budget, spend
+from indelible.core.policy.budgets import KEPT, budget_ref, read_budget, spend
 from indelible.core.policy.said_verdicts import LONGEST, MOST_NAMED, charging_themselves, check_verdict
 from indelible.core.policy.verdicts import ALLOWED, Charge, Verdict
 from indelible.errors import BadCall, TooLarge
@@ -94,7 +94,10 @@ def test_a_caller_charges_budgets_of_its_own() -> None:
 def test_that_is_because_a_charge_under_another_window_would_make_a_budget_forget() -> None:
     """Shows what a stranger could do to a budget that all share."""
     sheets: dict[Any, Any] = {budget_ref("shared"): None}
-    for each in (charge(5, budget="shared"), charge(0, budget="shared", window=MICROSECOND)):
-        (sheet,) = spend([each], sheets, NOON if each.amount else NOON + HOUR / 2)
+    (sheet,) = spend([charge(5, budget="shared")], sheets, NOON)
+    sheets[sheet.ref] = sheet
+    for number in range(KEPT + 1):
+        strange = charge(0, budget="shared", window=MICROSECOND)
+        (sheet,) = spend([strange], sheets, NOON + HOUR / 2 + number * MICROSECOND)
         sheets[sheet.ref] = sheet
     assert sum(read_budget(sheet).spent.values()) == 0
