@@ -96,7 +96,7 @@ def test_that_is_because_a_charge_under_another_window_would_make_a_budget_forge
     sheets: dict[Any, Any] = {budget_ref("shared"): None}
     (sheet,) = spend([charge(5, budget="shared")], sheets, NOON)
     sheets[sheet.ref] = sheet
-    for number in range(KEPT + 1):
+    for number in range(KEPT + 3):
         strange = charge(0, budget="shared", window=MICROSECOND)
         (sheet,) = spend([strange], sheets, NOON + HOUR / 2 + number * MICROSECOND)
         sheets[sheet.ref] = sheet
