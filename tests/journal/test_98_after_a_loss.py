@@ -182,9 +182,12 @@ def test_98_a_tenant_that_was_stopped_since_stays_so(place: Place, is_let_go: bo
         assert ledger.run(mail(2), lambda effect: "sent") == "sent"
 
 
-def test_98_a_policy_of_before_the_loss_is_not_believed_until_one_is_applied(place: Place) -> None:
+@pytest.mark.parametrize("had_one", [True, False])
+def test_98_a_policy_of_before_the_loss_is_not_believed_until_one_is_applied(place: Place, had_one: bool) -> None:
     with place.opened() as ledger:
-        ledger.apply_policy(OPEN_POLICY, by="ana")
+        ledger.run(mail(1), lambda effect: "sent")
+        if had_one:
+            ledger.apply_policy(OPEN_POLICY, by="ana")
         ledger.seal()
         copy = place.state()
         ledger.apply_policy({**POLICY, "rules": [{"name": "no", "then": "refuse"}]}, by="ana")
@@ -197,6 +200,9 @@ def test_98_a_policy_of_before_the_loss_is_not_believed_until_one_is_applied(pla
             ledger.run(mail(2), lambda effect: "sent")
         ledger.apply_policy(OPEN_POLICY, by="ana")
         assert ledger.run(mail(2), lambda effect: "sent") == "sent"
+        ledger.seal()
+        evidence = LiveEvidence(ledger._engine.store, "default", ledger._engine.notary.seal_with_own_key)
+        assert verify(evidence, [key_of(ledger)], deep=True).verdict == "verified"
 
 
 def test_98_the_command_lists_what_it_told_again_and_what_is_in_question(lost: Lost) -> None:
@@ -225,3 +231,15 @@ def test_98_the_command_lists_what_it_told_again_and_what_is_in_question(lost: L
     assert ("policy", "current") in questions
     assert ("person", person_id("gil")) in questions, "they are not here at all"
     assert said["stopped"] is True
+
+
+def test_98_the_command_says_in_words_what_to_do_next(lost: Lost) -> None:
+    with lost.place.opened() as ledger:
+        ledger.apply_policy(OPEN_POLICY, by="ana")
+        ledger.stop(by=ROOT, reason="looking")
+        ledger.seal()
+    lost.put_back()
+    ran = CliRunner().invoke(root, ["journal", "continue", "--yes", "--url", lost.place.url])
+    assert ran.exit_code == 0, ran.output
+    for word in (lost.token.credential_id, lost.ids["a"], "indelible policy apply", "people invite", "indelible go"):
+        assert word in ran.output
