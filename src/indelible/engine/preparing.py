@@ -42,7 +42,7 @@ from indelible.engine.engine import Engine
 from indelible.engine.forgetting import Forgetting
 from indelible.engine.judging import keeping_resource
 from indelible.engine.watched import watched
-from indelible.errors import BadCall
+from indelible.errors import BadCall, UnfitArguments
 from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.tool import Tool
 
@@ -346,7 +346,7 @@ def _check_unmarked(call: ToolCall, args_json: bytes) -> None:
     if isinstance(call, ModelTurn) or b"redacted" not in args_json:
         return
     if holds_mark(decode(args_json)):
-        raise BadCall(
+        raise UnfitArguments(
             f"{call.tool}: its arguments hold the mark of a redacted value, which is not the value, so it was not run. "
             "Call again with the value itself; where a recorded model turn or state must give it back, use "
             "encrypt=True in place of the redact= rule: docs/redaction.md"
