@@ -672,7 +672,8 @@ class AsyncLedger(OpenedDesk):
     async def continue_journal(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, and says so on the record; gives what is lost.
 
-        Only for a database that was set back, as by restoring an old backup, when no newer one can be had.
+        Only for a database that was set back, as by restoring an old backup, when no newer one can be had. What ended
+        since the backup stays ended, and a newer policy has to be applied again.
         """
         return await asyncio.to_thread(self._continue_journal)
 

@@ -653,7 +653,8 @@ class Ledger(OpenedDesk):
     def continue_journal(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, and says so on the record; gives what is lost.
 
-        Only for a database that was set back, as by restoring an old backup, when no newer one can be had.
+        Only for a database that was set back, as by restoring an old backup, when no newer one can be had. What ended
+        since the backup stays ended, and a newer policy has to be applied again.
         """
         return self._continue_journal()
 

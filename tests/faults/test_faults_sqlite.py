@@ -547,6 +547,37 @@ def test_59_an_address_that_leads_elsewhere_begins_no_new_ledger(tmp_path: Path,
         assert ledger.run(charge(), lambda effect: "again") == "paid"
 
 
+@pytest.mark.parametrize("has_other", [True, False], ids=["another ledger there", "nothing there"])
+@pytest.mark.parametrize("how", ["folder", "folder above", "file"])
+def test_59_a_link_that_is_switched_under_an_open_ledger_ends_its_calls(
+    tmp_path: Path, how: str, has_other: bool
+) -> None:
+    """A new program would use what is at the address now, so two ledgers would run each call."""
+    homes = [tmp_path / name / "data" for name in ("release-1", "release-2")]
+    for home in homes:
+        home.mkdir(parents=True)
+    link = tmp_path / ("ledger.db" if how == "file" else "current")
+    targets = [{"folder": home, "folder above": home.parent, "file": home / "ledger.db"}[how] for home in homes]
+    address = {"folder": link / "ledger.db", "folder above": link / "data" / "ledger.db", "file": link}[how]
+    Ledger.open(f"sqlite:///{homes[0] / 'ledger.db'}").close()
+    if has_other:
+        Ledger.open(f"sqlite:///{homes[1] / 'ledger.db'}").close()
+    link.symlink_to(targets[0])
+    entered: list[str] = []
+    with Ledger.open(f"sqlite:///{address}") as ledger:
+        assert ledger.run(charge(), lambda effect: "paid") == "paid"
+        link.unlink()
+        link.symlink_to(targets[1])
+        with pytest.raises(StoreUnavailable):
+            ledger.run(charge(args={"amount": 77}), lambda effect: entered.append("old"))
+        link.unlink()
+        with pytest.raises(StoreUnavailable):
+            ledger.run(charge(args={"amount": 77}), lambda effect: entered.append("old"))
+        assert entered == []
+        link.symlink_to(targets[0])
+        assert ledger.run(charge(args={"amount": 77}), lambda effect: "paid") == "paid"
+
+
 def test_59_many_processes_may_begin_one_ledger_together(tmp_path: Path) -> None:
     program = "import sys; from indelible import Ledger, ToolCall; l = Ledger.open(sys.argv[1]); " + (
         "print(l.run(ToolCall(run_id='r', tool='t', args={}), lambda e: 'once')); l.close()"

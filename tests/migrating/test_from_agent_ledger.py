@@ -269,3 +269,25 @@ def test_a_source_that_cannot_be_read_is_explained(postgres_url: str, sqlite_url
     said = cli(*words, away, "--url", sqlite_url, "--json", code=2)
     assert "cannot be read" in said.error["message"]
     assert "secret" not in json.dumps(said.error)
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["agent.db", "", "/", "host", "host=", "mysql://ana:s3cret@host/db", "postgresql://ana:s3cret@[/db", "port=x"],
+)
+def test_62_an_address_of_no_server_is_refused_with_the_next_step(
+    sqlite_url: str, cli: Cli, tmp_path: Path, source: str
+) -> None:
+    (tmp_path / "agent.db").write_bytes(b"SQLite format 3")
+    said = cli("migrate", "from", "agent-ledger", source, "--url", sqlite_url, "--json", code=2)
+    assert said.error["type"] == "Misconfigured"
+    assert "postgresql://user@host/database" in said.error["message"]
+    assert "s3cret" not in said.out + said.err
+
+
+def test_62_a_table_that_cannot_be_read_to_its_end_is_refused(postgres_url: str, sqlite_url: str, cli: Cli) -> None:
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        named = ", 1 AS ".join(agent_ledger.COLUMNS)
+        connection.execute(f"CREATE VIEW effects AS SELECT 1 / (random() * 0)::int AS {named}".encode())
+    said = cli("migrate", "from", "agent-ledger", postgres_url, "--url", sqlite_url, "--json", code=2)
+    assert said.error["type"] == "Misconfigured"

@@ -130,14 +130,45 @@ def continue_(dry_run: bool, yes: bool) -> None:
             place.say(told, f"Would declare lost what is not here: {what}.")
             return
         confirm(f"This declares lost what was signed and is not here: {what}.", yes=yes)
-        lost = ledger.continue_journal()
-        now = ledger.tree_head()
+        continued = ledger._engine.notary.sealer().resume_after_loss()
+        now, stop = ledger.tree_head(), ledger.stopped()
     assert now is not None
     if place.is_json:
-        say_json({"lost": {"size": lost.size, "root": _base64(lost.root)}, "size": now.size})
+        told = {"lost": {"size": lost.size, "root": _base64(lost.root)}, "size": now.size, "stopped": stop is not None}
+        told["told_again"] = [{"kind": kind, "id": id_, "event": event} for kind, id_, event in continued.told]
+        told["in_question"] = [ref._asdict() for ref in continued.in_question]
+        say_json(told)
         return
     print(f"Declared lost: the journal of {count(lost.size, 'event')} with root {_base64(lost.root)}.")
     print(f"It goes on with {count(now.size, 'event')} and says so. Tell your auditors and witnesses.")
+    if continued.told:
+        print("Told again, for it ended since the copy was made:")
+        for kind, id_, event in continued.told:
+            print(f"  {kind} {id_}: {_TOLD[event]}")
+    if continued.in_question:
+        print("In question, for it changed since the copy was made; it gives nothing:")
+        for ref in continued.in_question:
+            print(f"  {ref.kind} {ref.id}: {_NEXT[ref.kind]}")
+    if stop is not None:
+        print(f"Effects are stopped: {visible(stop.reason)}")
+
+
+_TOLD = {
+    "credential_revoked": "revoked",
+    "delegation_ended": "ended",
+    "grant_ended": "ended; the next call asks again",
+    "person_disallowed": "signs in through the provider again",
+    "person_revoked": "let in no more; to let them in: indelible people invite",
+    "person_signed_out": "signs in again",
+}
+_NEXT = {
+    "credential": "is not here; to give another token: indelible apikeys create",
+    "delegation": "is not here; who gave it gives another",
+    "grant": "is not here; the next call asks again",
+    "person": "is not here; to let them in: indelible people invite",
+    "policy": "nothing runs until you apply it: indelible policy apply FILE",
+    "provider": "lets nobody in until the server is started with its rules: indelible serve --oidc-allow",
+}
 
 
 def _head_json(note: Note) -> dict[str, Any]:

@@ -50,6 +50,13 @@ RIGHT_EVENTS = frozenset(
     | {"hold_lifted", "hold_placed", "key_registered", "key_revoked", "key_rotated", "log_continued"}
 )
 """Names the events that tell of a right, of a legal hold or of the keys that sign, which need the rights key."""
+ENDS = "ends"
+"""Names the kind of what is remembered of ends: the newest version of a person that took something from them, and of
+the tenant's stop."""
+OUTLASTING = RIGHTS | {ENDS}
+"""Names the kinds that are remembered also where a person declared a loss: what ended does not come back."""
+TAKING = frozenset({"passkey_removed", "person_disallowed", "person_invited", "person_revoked"})
+"""Names the events that may take something from a person which an older row would give back."""
 _USED = frozenset({"before", "uses_left", "version"})
 """What of a grant changes when a call uses it."""
 ENDED = 2**53 - 1
@@ -82,7 +89,7 @@ class Newest(Protocol):
         """Keep versions that were sealed; MUST be durable when it returns."""
 
     def reset(self) -> None:
-        """Forget everything: the ledger goes on from an older state, as a person said."""
+        """Forget all but rights and ends: the ledger goes on from an older state, as a person said."""
 
 
 class _Right(NamedTuple):
@@ -320,7 +327,8 @@ class Macs:
         forged = self._forged(f"the row of {sheet.kind} {sheet.id}", why)
         if not sheet.is_recorded:
             raise forged
-        newest = self.newest.version(sheet.ref) if sheet.kind in REMEMBERED else 0
+        # The versions of a grant are told without gaps, and its end is believed whatever its version.
+        newest = self.newest.version(sheet.ref) if sheet.kind in REMEMBERED - {"grant"} else 0
         return replace(sheet, body=None, version=max(newest, sheet.version), row_version=sheet.version)
 
     def _forged(self, what: str, why: str = _BY_NO_HOLDER) -> RecordForged:

@@ -331,7 +331,7 @@ class Desk(Preparing):
         )
 
     def _continue_journal(self) -> TreeHead:
-        return self._engine.notary.sealer().resume_after_loss()
+        return self._engine.notary.sealer().resume_after_loss().lost
 
     def _receipt(self, run_id: str, seq: int) -> Receipt:
         return receipt_of(self._engine.recorded, self.tenant, run_id, seq)

@@ -38,6 +38,7 @@ from indelible.core.journal.set_back import (
     go_after_loss,
     is_about_loss,
     stop_of_forgery,
+    stop_of_lost_part,
     stop_of_set_back,
     took_a_place,
 )
@@ -46,7 +47,9 @@ from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.findings import Caught
+from indelible.core.verifying.unsealed import HELD, LET_GO
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
+from indelible.journal.after_loss import Continued, in_question, tell_ends_again, told_for
 from indelible.journal.examining import Examiner, Outgrown
 from indelible.journal.keys.rights import own_events
 
@@ -265,17 +268,24 @@ class Sealer:
         self.record("journal_heartbeat", {})
         return self.seal()
 
-    def resume_after_loss(self) -> TreeHead:
-        """Goes on from the database as it is although more was signed, says so on the record, gives the lost head."""
+    def resume_after_loss(self) -> Continued:
+        """Go on from the database as it is although more was signed, and say so on the record.
+
+        Rights stay as the signer remembers them: what ended in the lost part is told again. A call that was cut short
+        is made again.
+        """
         lost, here = self.lost()
         stop_if_set_back(self._store, self._tenant, self._signer, self._stamp)  # else nobody says what is continued
         if lost != self._declared_lost():  # a command that died may have said so
             self.record("log_continued", {"lost": _shown(lost), "size": here.size})
-        if self._store.macs is not None:
-            self._store.macs(self._tenant).newest.reset()
+        macs = None if self._store.macs is None else self._store.macs(self._tenant)
+        if macs is not None:
+            macs.newest.reset()
         self._is_resuming = True
         try:
             self._tell_keys_again()
+            if macs is not None:
+                tell_ends_again(self._store, macs, lost, self._stamp)
             self.integrate()
             tree = self._journal.tree(self._tenant)
             if lost_head(self._store, self._tenant, self._signer) is not None:
@@ -285,9 +295,12 @@ class Sealer:
         finally:
             self._is_resuming = False
         before = stop_before(self._store, self._tenant)
+        if macs is not None and macs.newest.version(HELD) > macs.newest.version(LET_GO):
+            before = stop_of_lost_part(before, self._stamp().at)
         _change_stop(self._store, self._tenant, self._stamp, lambda last, at: go_after_loss(last, before, at))
         self._stop_for_problems()
-        return lost
+        told = tuple(told_for(self._store, self._tenant, lost))
+        return Continued(lost, told, () if macs is None else tuple(in_question(self._store, macs)))
 
     def _tell_keys_again(self) -> None:
         from indelible.journal.keys.ring import KeyRing

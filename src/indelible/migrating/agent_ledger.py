@@ -176,8 +176,12 @@ class Reading:
 @contextmanager
 def reading(url: str, table: str = TABLE) -> Iterator[Reading]:
     """Opens agent-ledger's table to be read, and nothing else."""
-    import psycopg  # only who uses PostgreSQL has the driver
-
+    try:
+        import psycopg  # only who uses PostgreSQL has the driver
+    except ImportError as missing:
+        raise Misconfigured(
+            f"PostgreSQL needs psycopg ({missing}); run: pip install 'indelible[postgres]'"
+        ) from missing
     try:
         with psycopg.connect(url) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
@@ -187,9 +191,14 @@ def reading(url: str, table: str = TABLE) -> Iterator[Reading]:
         raise Misconfigured(f"there is no table {table} of agent-ledger's; name it with --table") from problem
     except psycopg.errors.UndefinedColumn as problem:
         raise Misconfigured(f"the table {table} is not agent-ledger's: {problem.diag.message_primary}") from problem
-    except psycopg.OperationalError as problem:
-        # The driver's own words may name the password's owner, but never the password.
-        raise Misconfigured(f"agent-ledger's database cannot be read: {str(problem).splitlines()[0]}") from problem
+    except psycopg.Error as problem:
+        # The driver's own words name no password, unless it cannot read the address.
+        is_unread = isinstance(problem, psycopg.ProgrammingError) and problem.sqlstate is None
+        said = "this is no address of a PostgreSQL database" if is_unread else str(problem).partition("\n")[0]
+        raise Misconfigured(
+            f"agent-ledger's database cannot be read: {said}. Name it as in postgresql://user@host/database, and "
+            "connect as a user who may read its table"
+        ) from problem
 
 
 def take_over(ledger: Ledger, source: Reading, *, progress: Progress = untold) -> Taking:

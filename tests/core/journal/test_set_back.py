@@ -14,6 +14,7 @@ from indelible.core.journal.set_back import (
     go_after_loss,
     is_about_loss,
     is_set_back,
+    stop_of_lost_part,
     stop_of_set_back,
     took_a_place,
     way_out,
@@ -99,6 +100,19 @@ def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:
     assert not gone_on.is_in_force
     check_is_not_set_back(gone_on)
     check_is_not_set_back(None)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [None, stopped(is_in_force=False), stopped(), stop_of_set_back(None, 7, NOW), stopped(reason=moved_to("x"))],
+)
+def test_98_what_was_stopped_when_it_was_lost_stays_so_until_a_person_lets_it_go(before: Stop | None) -> None:
+    held = go_after_loss(stop_of_set_back(None, 11, NOW), stop_of_lost_part(before, NOW), NOW)
+    assert held is not None
+    assert held.is_in_force
+    assert (held.reason == stopped().reason) == (before == stopped()), "a person's stop is told as it was"
+    assert way_out(held) == "go"
+    check_is_not_set_back(held)
 
 
 def test_each_stop_names_the_command_that_ends_it() -> None:

@@ -20,6 +20,7 @@ from indelible.core.commands import AwaitingApproval, Claimed, Open, OverBudget
 from indelible.core.effects.effect import Claim
 from indelible.core.effects.identity import Ref
 from indelible.core.policy.budgets import (
+    KEPT,
     SLICES,
     Budget,
     Exceeded,
@@ -192,12 +193,43 @@ def test_what_is_reserved_counts_however_long_it_takes() -> None:
     assert isinstance(reserve([charge(1)], taken, NOON + timedelta(days=999)), Exceeded)
 
 
-def test_what_has_left_the_window_is_forgotten() -> None:
+def test_what_has_left_the_window_long_ago_is_forgotten() -> None:
     sheets: dict[Any, Any] = {**NONE}
     for number in range(300):
         now = NOON + number * SLICE
         sheets = kept(spend([charge("0.01")], kept(reserve([charge("0.01")], sheets, now)), now))
-    assert len(budget(sheets).spent) <= SLICES + 2
+    assert len(budget(sheets).spent) <= SLICES + 2 + KEPT
+
+
+@given(
+    begun=st.lists(st.integers(0, 3 * 3600), min_size=1, max_size=70),
+    ahead=st.sampled_from([SLICE, HOUR, 24 * HOUR, 9999 * HOUR]),
+    meanwhile=st.lists(st.integers(0, 3600), max_size=70),
+    late=st.integers(0, 3600),
+)
+def test_a_clock_that_jumps_ahead_and_is_set_back_gives_nobody_more(
+    begun: list[int], ahead: timedelta, meanwhile: list[int], late: int
+) -> None:
+    """At each moment at which the clock is right, all counts that was spent in the window that ends then."""
+    sheets: dict[Any, Any] = {**NONE}
+    told: list[datetime] = []
+    jumped = NOON + 3 * HOUR
+    real = [NOON + at * SECOND for at in sorted(begun)] + [jumped + at * SECOND for at in sorted(meanwhile)]
+    one = charge(1, limit=10**6)
+    for at in real:
+        now = at if at < jumped else at + ahead
+        sheets = kept(spend([one], kept(reserve([one], sheets, now)), now))
+        told.append(at)
+    now = max([*real, jumped]) + late * SECOND
+    assert budget(sheets).used(one, now) >= sum(at >= now - HOUR for at in told)
+
+
+def test_over_many_jumps_of_a_clock_a_budget_does_not_grow_without_end() -> None:
+    sheets: dict[Any, Any] = {**NONE}
+    for number in range(300):
+        now = NOON + number * 2 * HOUR
+        sheets = kept(spend([charge(1)], kept(reserve([charge(1)], sheets, now)), now))
+    assert len(budget(sheets).spent) == KEPT + 1
 
 
 def test_a_clock_that_is_set_back_gives_nobody_more() -> None:

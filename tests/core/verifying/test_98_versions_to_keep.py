@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from indelible.core.effects.effect import SYSTEM
+from indelible.core.effects.stops import Stop, stop_sheet
 from indelible.core.events import Payload
-from indelible.core.macs import ENDED, Macs, Newest
+from indelible.core.journal.set_back import stop_of_set_back
+from indelible.core.macs import ENDED, ENDS, Macs, Newest
 from indelible.core.sheets import Sheet, SheetRef
-from indelible.core.verifying.unsealed import ToldOf, remembered_in, versions_to_keep
+from indelible.core.verifying.unsealed import HELD, LET_GO, ToldOf, ends_in, remembered_in, versions_to_keep
 
 TOKEN, POLICY = SheetRef("credential", "key_1"), SheetRef("policy", "current")
 GRANT = SheetRef("grant", "grt_1")
@@ -37,6 +42,45 @@ def test_98_what_an_event_tells_of_remembered_sheets(
     found = remembered_in(payload(field, value))
     assert [(one.ref, one.version) for one in found] == told
     assert all((one.run_id, one.seq) == ("indelible:credentials", 5) for one in found)
+
+
+ANA = SheetRef(ENDS, "per_1")
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def stopped(*, is_in_force: bool) -> bytes:
+    stop = Stop(version=4, is_in_force=is_in_force, by=SYSTEM.id, at=NOW, reason="why")
+    return stop_sheet(stop).body or b""
+
+
+def set_back() -> bytes:
+    stop = stop_of_set_back(None, 7, NOW)
+    assert stop is not None
+    return stop_sheet(stop).body or b""
+
+
+@pytest.mark.parametrize(
+    ("field", "event_type", "value", "told"),
+    [
+        *(
+            ("person", event_type, b'{"id":"per_1","version":3}', [(ANA, 3)])
+            for event_type in ("passkey_removed", "person_disallowed", "person_invited", "person_revoked")
+        ),
+        ("person", "person_signed_in", b'{"id":"per_1","version":3}', []),
+        ("person", "person_revoked", b"[]", []),
+        ("person", "person_revoked", b"encrypted", []),
+        ("stop", "effects_stopped", stopped(is_in_force=True), [(HELD, 4)]),
+        ("stop", "effects_let_go", stopped(is_in_force=False), [(LET_GO, 4)]),
+        ("stop", "effects_stopped", set_back(), []),
+        ("stop", "effects_stopped", b'{"id":"effects","version":2}', []),
+    ],
+)
+def test_98_what_an_event_tells_of_ends(
+    field: str, event_type: str, value: bytes, told: list[tuple[SheetRef, int]]
+) -> None:
+    found = ends_in(payload(field, value), event_type)
+    assert [(one.ref, one.version) for one in found] == told
+    assert versions_to_keep(found, []) == dict(told)
 
 
 def row(ref: SheetRef, version: int, seq: int | None, body: bytes | None = b"{}") -> Sheet:

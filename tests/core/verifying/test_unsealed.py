@@ -26,6 +26,7 @@ from indelible.core.sheets import SheetRef
 from indelible.core.verifying import unsealed
 from indelible.core.verifying.payloads import erased_by
 from indelible.core.verifying.unsealed import (
+    HELD,
     HOLDS,
     MISSING,
     READ,
@@ -233,7 +234,7 @@ def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered()
     fact = told_fact(shelf, "r", "noted")[1]
     examine = Unsealed(KEYS, behind(shelf))
     assert examine([right, fact]) == set()
-    assert [(one.ref, one.version) for one in examine.told] == [(STOP_REF, 1)]
+    assert [(one.ref, one.version) for one in examine.told] == [(STOP_REF, 1), (HELD, 1)]
     assert examine.counts == {SheetRef(READ, STOPS_RUN): 1}
     assert examine([right._replace(mac=(right.mac or b"")[:MAC_BYTES])]) == {right.run_id}
     assert rights_told(right).keys() == {"stop"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -12,7 +12,7 @@ import click
 
 from indelible import Ledger
 from indelible.cli.opening import Where, about_ledger, where, without_password
-from indelible.cli.show import count, may_colour, say_json
+from indelible.cli.show import count, may_colour, say_json, visible
 from indelible.core.journal.set_back import way_out
 from indelible.core.values.visible import visible_json
 from indelible.integrations.instrument import Framework, installed, is_known_version
@@ -100,6 +100,13 @@ def check_framework(known: Framework, version: str) -> Check:
         return Check(known.name, "ok", f"{version}, known")
     wanted = f"{known.package}>={known.oldest},<{known.before}"
     return Check(known.name, "warn", f"{version} is not known to this release", f'pip install "{wanted}"')
+
+
+def check_added(added: Sequence[str]) -> Iterator[Check]:
+    """Name what users added to the ledger's tables: a write whose rows it keeps away is refused."""
+    if added:
+        said = f"{', '.join(added)}: what keeps rows away or changes them has every call refused"
+        yield Check("triggers", "warn", visible(said), "drop what you added to the ledger's tables")
 
 
 def check_skew(stores_now: datetime, now: datetime) -> Check:

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 from indelible.cli.behind import store_behind
 from indelible.cli.doctor import approvals, journal
-from indelible.cli.doctor.command import Check, Verdict, check_effects, check_newest, check_skew, told
+from indelible.cli.doctor.command import Check, Verdict, check_added, check_effects, check_newest, check_skew, told
 from indelible.cli.opening import Where, open_to_read
 from indelible.core.effects.identity import Ref
 from indelible.errors import IndelibleError, Misconfigured, SchemaOutdated
@@ -34,6 +34,7 @@ def examine(place: Where) -> Iterator[Check]:
         return
     yield check_server(str(report["server_version"]))
     yield check_durability(report)
+    yield from check_added(report["added"])
     yield from check_pooler(place.address)
     yield from check_ledger(place)
 

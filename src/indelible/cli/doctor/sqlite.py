@@ -17,7 +17,7 @@ import apsw
 from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.doctor import approvals, journal
-from indelible.cli.doctor.command import Check, Verdict, check_effects, check_newest, told
+from indelible.cli.doctor.command import Check, Verdict, check_added, check_effects, check_newest, told
 from indelible.cli.opening import MAKE_ONE, Where, holds_ledger, open_to_read
 from indelible.errors import IndelibleError
 from indelible.journal.keys.places import expected_in
@@ -187,5 +187,8 @@ def check_schema(path: Path) -> Iterator[Check]:
     with closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
         newest = "SELECT number, name FROM indelible_migrations ORDER BY number DESC LIMIT 1"
         row = connection.execute(newest).fetchone()
+        triggers = "SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND tbl_name GLOB 'indelible_*'"
+        added = [f"trigger {name} on {table}" for name, table in connection.execute(f"{triggers} ORDER BY 1")]
     if row is not None:
         yield Check("schema", "ok", f"{row[0]:04d}_{row[1]}, up to date")
+    yield from check_added(added)

@@ -90,9 +90,25 @@ def go_after_loss(last: Stop | None, before: Stop | None, at: datetime) -> Stop 
     """
     if last is None or not is_set_back(last):
         return None
-    earlier = None if is_set_back(before) or is_moved_away(before) else before
+    earlier = before if _holds_again(before) else None
     over = stop_after(last, is_in_force=False, by=SYSTEM, at=at, reason="what was lost was declared lost")
     return stands_again(last, earlier) or over
+
+
+def stop_of_lost_part(before: Stop | None, at: datetime) -> Stop:
+    """Return the word before a loss where effects were stopped in the part that is lost, and not let go there."""
+    if before is not None and _holds_again(before):
+        return before
+    reason = (
+        "effects were stopped when the database was set back, and who stopped them and why is lost. If that is "
+        "over: indelible go"
+    )
+    return stop_after(before, is_in_force=True, by=SYSTEM, at=at, reason=reason)
+
+
+def _holds_again(before: Stop | None) -> bool:
+    is_persons = not is_set_back(before) and not is_moved_away(before)
+    return before is not None and before.is_in_force and is_persons
 
 
 def took_a_place(stop: Stop | None) -> bool:

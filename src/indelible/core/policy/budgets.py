@@ -21,6 +21,9 @@ from indelible.core.sheets import Sheet, SheetRef, Sheets, body_of, sheet_at
 from indelible.core.values.canonical import decode, encode
 
 SLICES = 60
+KEPT = SLICES + 2
+"""Is how many slices are kept that have left the window: as many as one can hold. They count again if the clock was
+wrong, and is set back."""
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 # Amounts have 100 digits on each side of the point at most, so sums of them are exact; if one were not, it raises.
 _EXACT = Context(prec=1000, traps=[Inexact])
@@ -51,7 +54,7 @@ class Budget:
         return reduce(exact_sum, self._within(charge, now).values(), self.reserved)
 
     def _within(self, charge: Charge, now: datetime) -> dict[int, Decimal]:
-        oldest = (now - charge.window - _START) // _TICK
+        oldest = _oldest(charge, now)
         return {end: amount for end, amount in self.spent.items() if end > oldest}
 
     def reserve(self, amount: Decimal) -> Budget:
@@ -63,8 +66,14 @@ class Budget:
         return replace(self, reserved=max(exact_sum(self.reserved, amount.copy_negate()), Decimal(0)))
 
     def spend(self, charge: Charge, now: datetime) -> Budget:
-        """Gives the budget when what was reserved is spent; what has left the window is forgotten."""
-        spent = self._within(charge, now)
+        """Return the budget when what was reserved is spent.
+
+        Of what has left the window, the newest is kept: the clock may be wrong. A clock that jumps ahead and is set
+        back takes nothing away that was spent.
+        """
+        oldest = _oldest(charge, now)
+        left = sorted(end for end in self.spent if end <= oldest)
+        spent = {end: self.spent[end] for end in self.spent.keys() - left[:-KEPT]}
         end = slice_end(now, charge.window)
         spent[end] = exact_sum(spent.get(end, Decimal(0)), charge.amount)
         return replace(self.release(charge.amount), spent=spent)
@@ -83,6 +92,11 @@ class Reserved(NamedTuple):
 
     charges: tuple[Charge, ...]
     sheets: list[Sheet]
+
+
+def _oldest(charge: Charge, now: datetime) -> int:
+    """Return when the window began that ends now, in microseconds since 1970."""
+    return (now - charge.window - _START) // _TICK
 
 
 def slice_end(now: datetime, window: timedelta) -> int:

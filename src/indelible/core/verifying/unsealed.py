@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from indelible.core.effects.calls import OWN_RUNS
+from indelible.core.effects.stops import read_stop
 from indelible.core.events import NO_EVENTS, Event, Payload, commitment, event_hash
 from indelible.core.journal.journal import JOURNAL_RUN, Waiting
-from indelible.core.macs import ENDED, REMEMBERED, RIGHT_EVENTS, Macs, is_ended
+from indelible.core.journal.set_back import is_set_back
+from indelible.core.macs import ENDED, ENDS, REMEMBERED, RIGHT_EVENTS, TAKING, Macs, is_ended
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.policy.verdicts import Charge
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED
@@ -43,6 +45,8 @@ from indelible.errors import RecordForged
 TAKEN, MISSING, READ = "taken", "missing", "read"
 """Name the kinds of what is remembered beside versions of sheets: the newest number that was taken of a budget or
 grant, a smaller one that no event told yet (1) or has told since (2), and how many events of a run were read."""
+HELD, LET_GO = SheetRef(ENDS, "stop"), SheetRef(ENDS, "go")
+"""Name the newest word on the tenant's stop by which effects were stopped, and by which they were let go."""
 HOLDS = SheetRef("holds", "told")
 """Names how many events placed or lifted a hold."""
 _FEW, _MANY = 16, 1000
@@ -296,6 +300,8 @@ class Values:
             if not is_own or commitment(payload.salt, name, payload.value) != expected:
                 raise Caught(f"its {name} is not what a holder of the ledger's keys wrote")
             found += remembered_in(payload)
+            if name in ("person", "stop"):
+                found += ends_in(payload, _type_of(one))
         return found
 
     def _erased_in(self, run_id: str, after: int) -> set[tuple[int, str]]:
@@ -396,6 +402,26 @@ def remembered_in(payload: Payload) -> list[ToldOf]:
         return []
 
 
+def ends_in(payload: Payload, event_type: str) -> list[ToldOf]:
+    """Return what a value says of an end that outlasts a loss: of what a person had, or of the tenant's stop.
+
+    A stop for a loss is none: it ends when the loss is declared.
+    """
+    if payload.field == "person" and event_type not in TAKING:
+        return []
+    try:
+        content: Any = decode(payload.value)
+        id_, version = content["id"], content["version"]
+        if payload.field == "stop":
+            stop = read_stop(Sheet(kind="stop", id=id_, version=version, status="", body=payload.value))
+            if is_set_back(stop):
+                return []
+            id_ = HELD.id if stop.is_in_force else LET_GO.id
+    except (ValueError, LookupError, TypeError):  # another version of Indelible wrote it
+        return []
+    return [ToldOf(SheetRef(ENDS, id_), version, payload.run_id, payload.seq)]
+
+
 def _reserved_ref(charge: Charge) -> SheetRef:
     return SheetRef("resource", charge.resource) if charge.is_of_resource else budget_ref(charge.budget)
 
@@ -465,7 +491,7 @@ def versions_to_keep(told: Sequence[ToldOf], found: Sequence[Sheet]) -> dict[She
     rows = {sheet.ref: sheet for sheet in found if sheet.body is not None}
     kept = {ref: sheet.version for ref, sheet in rows.items()}
     for one in told:
-        if one.ref.kind not in REMEMBERED:
+        if one.ref.kind not in REMEMBERED | {ENDS}:
             continue
         kept[one.ref] = max(kept.get(one.ref, 0), one.version, 1)  # at least one: its row may be gone
     for ref, row in rows.items():  # where the value does not say it, each later event of the row's run is one more
@@ -491,6 +517,11 @@ def _read(one: Waiting) -> _Read:
     text = "" if one.body is None else one.body.decode("utf-8", "replace")
     values = read_effect_body(text)
     return _Read(one, None, read_fact_body(text)) if values is None else _Read(one, EffectBody(*values), None)
+
+
+def _type_of(one: Waiting) -> str:
+    fact = _read(one).fact
+    return "" if fact is None else fact.type
 
 
 def _read_text(text: str, wanted: set[str], *, is_asked: bool) -> tuple[EffectBody | None, FactBody | None]:

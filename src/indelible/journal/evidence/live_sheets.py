@@ -88,6 +88,8 @@ class ToldSheets:
     """Holds those whose id and status are told in clear, by kind and id."""
     delegating: dict[str, Place] = field(default_factory=dict)
     """Holds the runs that delegated, and where that is told first."""
+    is_continued: bool = False
+    """Says that the journal went on after a loss."""
     erased: set[tuple[str, Place]] = field(default_factory=set)
     """Holds the states of these of which the record says that what was on them is gone."""
 
@@ -95,6 +97,7 @@ class ToldSheets:
         """Takes in one more event."""
         place = (unquoted(event.run), int(event.seq))
         if isinstance(event, FactBody):
+            self.is_continued |= event.type == "log_continued"
             kind = FACTS_OF_SHEETS.get(event.type)
             if kind is not None and kind in event.commits:
                 self._take_named(kind, place, shown.get(kind))
@@ -254,7 +257,7 @@ class SheetTable:
             seen.add(place)
             if row.body is None:
                 why = why or (None if (kind, place) in self._told.erased else "no event tells of its state")
-            elif one is None or (place, row.version) != (one.place, one.version):
+            elif one is None or place != one.place or not self._is_version(row, one):
                 why = why or "its row names another event than the newest that tells of it"
             else:
                 why = why or _why_other(row)
@@ -263,6 +266,11 @@ class SheetTable:
         for id_, one in told.items():
             found[f"{kind} {id_}"] = (one.place, "it is gone from its table")
         return found
+
+    def _is_version(self, row: Sheet, told: ToldSheet) -> bool:
+        """Say whether a row has the version that was told; no event tells which versions of a policy a loss took."""
+        is_later = row.kind == "policy" and self._told.is_continued and row.version > told.version
+        return row.version == told.version or is_later
 
 
 def _why_not_told(row: Sheet, place: Place, told: ToldSheet) -> str | None:

@@ -1,7 +1,7 @@
 """The newest version of each right and budget, in memory and in a file beside the keys.
 
 The file grows: a process reads only what was added since it last looked. The first line says how often the file was
-emptied and how often it was written anew. Each other line lists sheets as [kind, id, version].
+emptied of all but rights and how often it was written anew. Each other line lists sheets as [kind, id, version].
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from indelible.core.macs import OUTLASTING
 from indelible.core.sheets import SheetRef
 from indelible.errors import KeyUnusable, SignerRefused
 from indelible.forks import after_fork
@@ -89,14 +90,17 @@ class NewestVersions:
             self._read_on()
 
     def reset(self) -> None:
-        """Forget everything: the ledger goes on from an older state, as a person said."""
-        self._seen = {}
+        """Forget all but rights and ends: the ledger goes on from an older state, as a person said."""
+        with self._reading:
+            self._seen = _outlasting(self._seen)
+            if self._path is None:
+                self._kept = _outlasting(self._kept)
         if self._path is None:
-            self._kept = {}
             return
         with self._writing(self._path):
             self._read_on()
-            self._write(self._emptied + 1, self._written + 1, [])
+            rows = [each for of_kind in _outlasting(self._kept).values() for each in of_kind.items()]
+            self._write(self._emptied + 1, self._written + 1, rows)
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:
@@ -156,7 +160,7 @@ class NewestVersions:
             (SheetRef(kind, id_), version) for line in whole.splitlines() for kind, id_, version in json.loads(line)
         ]
         if emptied > self._emptied:
-            self._seen, self._kept = {}, {}
+            self._seen, self._kept = _outlasting(self._seen), _outlasting(self._kept)
         if not is_known:  # it was written anew, or an older copy was put back: kept is what it says, the rest was seen
             for of_kind in self._kept.values():
                 for ref, version in of_kind.items():
@@ -172,6 +176,11 @@ class NewestVersions:
 def _of(versions: _Versions, ref: SheetRef) -> int:
     of_kind = versions.get(ref.kind)
     return 0 if of_kind is None else of_kind.get(ref, 0)
+
+
+def _outlasting(versions: _Versions) -> _Versions:
+    """Return what is remembered also where a loss was declared."""
+    return {kind: dict(of_kind) for kind, of_kind in versions.items() if kind in OUTLASTING}
 
 
 def _note(versions: _Versions, ref: SheetRef, version: int) -> None:

@@ -65,7 +65,14 @@ class People(Register[Person]):
         def step(before: Person | None) -> Person:
             if before is not None:
                 return before.invited(chosen, invitation, now, convert=convert)
-            return Person(id=ticket.person_id, name=name, scopes=chosen, created_at=now, invitation=invitation)
+            return Person(
+                id=ticket.person_id,
+                version=self._version(ticket.person_id) + 1,
+                name=name,
+                scopes=chosen,
+                created_at=now,
+                invitation=invitation,
+            )
 
         return self._change(ticket.person_id, "person_invited", lambda person: by, step), ticket
 
@@ -94,7 +101,9 @@ class People(Register[Person]):
         if not scopes:
             self._disallow(vouched)
             raise NotPermitted(f"{name} is known to the provider, and no rule here lets them in: --oidc-allow")
-        fresh = Person(id=id_, version=0, name=name, scopes=scopes, vouched=vouched, created_at=datetime.now(UTC))
+        fresh = Person(
+            id=id_, version=self._version(id_), name=name, scopes=scopes, vouched=vouched, created_at=datetime.now(UTC)
+        )
 
         def step(before: Person | None, session: Session, now: datetime) -> Person:
             self._check_one_name(id_, name, vouched.by)

@@ -37,6 +37,11 @@ class Register(Generic[Entry]):
         found = self._store.sheets(self._tenant, SheetFilter(kind=self.kind, id=id_, limit=1))
         return None if not found or found[0].body is None else type(self).read(found[0])
 
+    def _version(self, id_: str) -> int:
+        """Return the version that the next one of an entry follows; 0 if there never was one."""
+        found = self._store.sheets(self._tenant, SheetFilter(kind=self.kind, id=id_, limit=1))
+        return found[0].version if found else 0
+
     def all(self) -> list[Entry]:
         """Lists all entries, the greatest id first; those of new things are the greatest."""
         found: list[Entry] = []

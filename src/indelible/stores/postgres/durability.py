@@ -21,7 +21,10 @@ _ADVICE = {
 
 
 def durability(url: str) -> dict[str, Any]:
-    """Tells the settings and standbys that decide what survives, with a grade: unsafe, single, async or quorum."""
+    """Tell what decides what survives, with a grade: unsafe, single, async or quorum.
+
+    `added` names triggers, rules and row policies of users, which can keep rows away.
+    """
     target = Target(url)
     until = time.monotonic() + _SECONDS
     try:
@@ -30,6 +33,7 @@ def durability(url: str) -> dict[str, Any]:
             found = session.run(SQL["read_durability"], (), until)
             report: dict[str, Any] = {name: _text(found.get_value(0, at)) for at, name in enumerate(_SETTINGS)}
             standbys = session.run(SQL["list_standbys"], (), until)
+            added = session.run(SQL["list_added"], (), until)
         finally:
             session.close()
     except (Lost, Rejected) as problem:
@@ -38,6 +42,7 @@ def durability(url: str) -> dict[str, Any]:
         {name: _text(standbys.get_value(row, at)) for at, name in enumerate(("name", "state", "sync_state"))}
         for row in range(standbys.ntuples)
     ]
+    report["added"] = [_text(added.get_value(row, 0)) for row in range(added.ntuples)]
     report["grade"] = grade = _grade(report)
     report["advice"] = _ADVICE[grade]
     return report

@@ -58,6 +58,11 @@ NOT EXISTS (
         SELECT version FROM indelible_sheets WHERE tenant = %(tenant)s AND kind = given.kind AND id = given.id
         FOR SHARE), 0))
 
+-- name: kept_away
+-- A trigger of a user's kept a row away without a word. This undoes the statement by an error of its own, the logarithm
+-- of zero; the server cannot compute it beforehand. Put in where {kept_away} stands.
+ln(0 * (SELECT count(*) FROM headed)) = 0
+
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
 WITH headed AS (
@@ -87,20 +92,25 @@ WITH headed AS (
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(id)s, %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea,
         %(mac)s::bytea
     FROM opened
+    RETURNING 1
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM opened
+    RETURNING 1
 ), committed AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, value.*
     FROM opened,
         (VALUES ('args', %(args_salt)s::bytea, %(args)s::bytea, %(args_mac)s::bytea),
             ('key', %(key_salt)s::bytea, %(key)s, %(key_mac)s::bytea)) AS value
+    RETURNING 1
 )
 SELECT (SELECT {effect} FROM indelible_effects e WHERE tenant = %(tenant)s AND scope = %(scope)s AND key = %(key)s),
     (SELECT {head} FROM indelible_runs r WHERE tenant = %(tenant)s AND run_id = %(run_id)s),
     coalesce(%(now)s, clock_timestamp())
-WHERE NOT EXISTS (SELECT FROM opened)
+WHERE CASE WHEN (SELECT count(*) FROM headed) = ALL (ARRAY[(SELECT count(*) FROM opened),
+        (SELECT count(*) FROM appended), (SELECT count(*) FROM awaiting), (SELECT count(*) / 2.0 FROM committed)])
+    THEN NOT EXISTS (SELECT FROM opened) ELSE {kept_away} END
 
 -- name: move_one
 -- Moves one effect and appends its event, which commits to one value. Gives a row if it did: does somebody wait?
@@ -152,9 +162,11 @@ headed AS (
     SELECT %(tenant)s, %(run_id)s, CASE WHEN EXISTS (SELECT FROM moved) THEN %(seq)s END, (SELECT id FROM moved),
         %(type)s::text, %(hash)s, %(body)s::bytea, %(signature)s::bytea, %(mac)s::bytea
     FROM headed
+    RETURNING 1
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(hash)s FROM moved
+    RETURNING 1
 ), committed AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
     SELECT %(tenant)s, %(run_id)s, %(seq)s, %(field)s::text, %(salt)s::bytea, %(value)s::bytea, %(value_mac)s::bytea
@@ -163,12 +175,22 @@ headed AS (
     --+ SELECT %(tenant)s, %(run_id)s, %(seq)s, more.*
     --+ FROM moved, unnest(%(more_field)s::text[], %(more_salt)s::bytea[], %(more_value)s::bytea[],
     --+     %(more_mac)s::bytea[]) AS more
+    RETURNING 1
 )
 SELECT awaited
     --+ AND NOT %(is_decided)s::boolean,
     --+ (SELECT count(pg_notify('indelible', left(encode(%(key)s, 'hex'), 16))) WHERE awaited AND %(is_decided)s)
 FROM moved
 --+ UNION ALL SELECT 1 / (SELECT count(*) FROM moved) = 0, 0 WHERE (SELECT count(*) FROM moved) = 0
+UNION ALL
+SELECT true
+    --+ , 0
+WHERE CASE WHEN (SELECT count(*) FROM headed) = ALL (ARRAY[(SELECT count(*) FROM moved),
+        (SELECT count(*) FROM appended), (SELECT count(*) FROM awaiting),
+        (SELECT count(*) FROM committed)
+        --+ - (SELECT count(*) FROM moved) * cardinality(%(more_field)s)
+    ])
+    THEN false ELSE {kept_away} END
 
 -- name: write_batch
 -- Writes any number of changes of one tenant, all or none. Gives the keys of moved effects that somebody waits for.
@@ -275,10 +297,12 @@ WITH headed AS (
     FROM guard, unnest(%(event_run_id)s::text[], %(event_seq)s::bigint[], %(event_effect_id)s::text[],
         %(event_type)s::text[], %(event_hash)s::bytea[], %(event_body)s::bytea[], %(event_signature)s::bytea[],
         %(event_mac)s::bytea[]) AS v (run_id, seq, effect_id, type, hash, body, signature, mac)
+    RETURNING 1
 ), awaiting AS (
     INSERT INTO indelible_pending (tenant, run_id, seq, hash)
     SELECT %(tenant)s, run_id, seq, hash
     FROM guard, unnest(%(event_run_id)s, %(event_seq)s, %(event_hash)s) AS v (run_id, seq, hash) WHERE guard.holds
+    RETURNING 1
 ), committed AS (
     INSERT INTO indelible_payloads (tenant, run_id, seq, field, salt, value, mac)
     SELECT %(tenant)s, run_id, seq, field, salt, value, mac
@@ -286,6 +310,7 @@ WITH headed AS (
         %(payload_salt)s::bytea[], %(payload_value)s::bytea[], %(payload_mac)s::bytea[])
         AS p (run_id, seq, field, salt, value, mac)
     WHERE guard.holds
+    RETURNING 1
 )
 SELECT ARRAY(
     SELECT key FROM moved WHERE awaited
@@ -293,9 +318,13 @@ SELECT ARRAY(
     )
     --+ , (SELECT count(pg_notify('indelible', left(encode(key, 'hex'), 16))) FROM moved
     --+     WHERE awaited AND key = ANY (%(decided_key)s))
-FROM guard WHERE holds
---+ -- Where no event is written, this is what undoes the statement: a division by zero.
---+ OR 1 / holds::integer = 1
+FROM guard WHERE CASE WHEN (SELECT count(*) FROM appended) = cardinality(%(event_hash)s)
+        AND (NOT holds OR (SELECT count(*) FROM awaiting) = cardinality(%(event_hash)s)
+            AND (SELECT count(*) FROM committed) = cardinality(%(payload_seq)s))
+    THEN holds
+        --+ -- Where no event is written, this is what undoes the statement: a division by zero.
+        --+ OR 1 / holds::integer = 1
+    ELSE {kept_away} END
 
 -- name: look
 -- For each place: the effect, or nulls where none is, the head of its run or else of the run given, and the time.
@@ -793,6 +822,19 @@ SELECT (SELECT body FROM indelible_sheets WHERE tenant = %(tenant)s::text AND ki
 -- How safe a commit is on this server.
 SELECT current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
     current_setting('full_page_writes'), current_setting('synchronous_standby_names')
+
+-- name: list_added
+-- Triggers, rules and row policies that users added to the ledger's tables: each can keep rows away.
+SELECT added.kind || ' ' || added.name || ' on ' || c.relname
+FROM pg_class c
+JOIN (
+    SELECT tgrelid AS place, 'trigger' AS kind, tgname AS name FROM pg_trigger WHERE NOT tgisinternal
+    UNION ALL SELECT ev_class, 'rule', rulename FROM pg_rewrite
+    UNION ALL SELECT polrelid, 'row policy', polname FROM pg_policy WHERE polname <> 'indelible_tenant'
+) AS added ON added.place = c.oid
+WHERE c.relkind IN ('r', 'p') AND c.relname LIKE 'indelible\_%'
+    AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('indelible_effects'))
+ORDER BY 1
 
 -- name: list_standbys
 -- The standbys connected now and what each is good for.

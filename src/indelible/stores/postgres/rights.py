@@ -38,7 +38,7 @@ RIGHTS = (
         (
             "INSERT",
             "UPDATE (digest, status, attempt, version, token_hash, lease_until, opened_seq, detail_seq, updated_at, "
-            "awaited, approval_id, charges, doubted, mac)",
+            "awaited, approval_id, charges, turn, doubted, mac)",
         ),
         ("indelible_effects",),
         "an effect moves; an approver's edit changes the digest",

@@ -52,7 +52,8 @@ def _load() -> dict[str, str]:
     """Gives every text by its name, with the fragments that it names put in."""
     texts = load_queries(__package__)
     fragments = {
-        name: texts.pop(name).partition("\n")[2] for name in ("effect", "head", "sheet", "is_going", "stands")
+        name: texts.pop(name).partition("\n")[2]
+        for name in ("effect", "head", "sheet", "is_going", "stands", "kept_away")
     }  # without line of purpose
     texts |= {
         f"{name}_with_sheets": _ABOUT_SHEETS.sub(r"\1\2", text)

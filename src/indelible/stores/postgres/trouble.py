@@ -26,6 +26,8 @@ _ABOUT_THE_VALUE = ("22", "54000")
 # limit in its configuration, a program limit.
 _FOR_GOOD = ("0A", "0L", "0P", "28", "3D", "3F", "42", "53400", "54")
 _DISK_FULL = "53100"
+KEPT_AWAY = "2201E"
+"""Is the code of a statement whose rows a trigger kept away: see `kept_away` in queries.sql."""
 _NOT_SUPPORTED = "0A000"
 _CHECKS_PLANS = "RevalidateCachedQuery"
 
@@ -129,6 +131,11 @@ def explained(target: Target, problem: Lost | Rejected, *, is_outcome_unknown: b
         return Misconfigured(
             f"{target.address}: the user lacks a right ({problem}); nothing was written. Connect as a member of the "
             "group role that has it, writer or eraser (`indelible migrate` makes them and grants their rights)"
+        )
+    if problem.sqlstate == KEPT_AWAY:
+        return Misconfigured(
+            f"{target.address}: a trigger of yours on the ledger's tables kept a row away, so nothing was "
+            "written. Take it away (indelible doctor names it), then call again"
         )
     if problem.sqlstate.startswith(_ABOUT_THE_VALUE):
         return BadCall(f"{target.address} cannot keep this value ({problem}); nothing was written")

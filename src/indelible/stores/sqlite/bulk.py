@@ -18,6 +18,10 @@ _ROW = re.compile(r"/\* rows \*/ (\([?, ]+\))")
 _MOST_ROWS = 32  # the widest row has 21 columns, and this keeps the statements few enough to stay prepared
 
 
+class Refused(Exception):
+    """An effect was, or may have been, another than it was thought to be, or a row was kept away: decide again."""
+
+
 def execute_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> int:
     """Executes a statement for every row and gives the number of rows it changed."""
     if len(rows) == 1:  # a caller alone, whom all of this is only slow for

@@ -14,6 +14,7 @@ from types import TracebackType
 import apsw
 
 from indelible.errors import Misconfigured, RecordForged, StoreError, StoreUnavailable
+from indelible.stores.sqlite.bulk import Refused
 
 # Below this, SQLite can lose acknowledged commits in WAL mode when two connections checkpoint.
 SAFE_FOR_WAL = (3, 51, 3)
@@ -121,6 +122,11 @@ class Explained:
             raise StoreUnavailable(
                 f"{self._address}: {error}; check that the folder exists and is yours to write"
             ) from error
+        if isinstance(error, Refused):  # what was decided on is as it was, for nobody else writes meanwhile
+            raise Misconfigured(
+                f"{self._address}: a trigger of yours on the ledger's tables kept a row away, so nothing was "
+                "written. Take it away (indelible doctor names it), then call again"
+            ) from None
         if isinstance(error, UnicodeDecodeError):
             clear_frames(at)  # they hold the statement, and the connection would stay at this moment
             raise RecordForged(

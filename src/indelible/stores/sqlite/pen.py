@@ -22,16 +22,12 @@ from indelible.core.sheets import SheetRef
 from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
-from indelible.stores.sqlite.bulk import execute_rows, select_rows
+from indelible.stores.sqlite.bulk import Refused, execute_rows, select_rows
 from indelible.stores.sqlite.rows import Row
 from indelible.stores.sqlite.sheets import read_sheets, write_sheets
 from indelible.stores.sqlite.statements import SQL
 
 _MOST_HEADS = 10_000
-
-
-class Refused(Exception):
-    """An effect was not as it was thought to be, or may not have been; look, and decide again."""
 
 
 class Pen:
@@ -112,20 +108,18 @@ class Pen:
         else:
             if batch.moved:
                 moves = [rows.move_row(before, after, batch.mac_of(after)) for before, after in batch.moved.values()]
-                if execute_rows(connection, SQL["update_effects"], moves) != len(moves):
-                    raise Refused
+                self._write_rows("update_effects", moves)
             opened = [rows.effect_row(effect, batch.mac_of(effect)) for effect in batch.opened.values()]
-            execute_rows(connection, SQL["insert_effects"], opened)
+            self._write_rows("insert_effects", opened)
         begun = {event.run_id: _micros_of(event) for event in batch.events if event.seq == 0}
         heads = [
             (tenant, run, head.length, bytes.fromhex(head.hash), begun.get(run, 0))
             for run, (_, head) in batch.heads.items()
         ]
-        execute_rows(connection, SQL["put_heads"], heads)
+        self._write_rows("put_heads", heads)
         events = [(event, bytes.fromhex(event.hash)) for event in batch.events]
-        execute_rows(
-            connection,
-            SQL["insert_events"],
+        self._write_rows(
+            "insert_events",
             [
                 (
                     *(tenant, event.run_id, event.seq, event.effect_id, event.type, hash_, event.body),
@@ -135,14 +129,18 @@ class Pen:
                 for event, hash_ in events
             ],
         )
-        execute_rows(connection, SQL["insert_payloads"], [(tenant, *payload) for payload in batch.payloads])
-        pending = [(tenant, event.run_id, event.seq, hash_) for event, hash_ in events]
-        execute_rows(connection, SQL["insert_pending"], pending)
+        self._write_rows("insert_payloads", [(tenant, *payload) for payload in batch.payloads])
+        self._write_rows("insert_pending", [(tenant, event.run_id, event.seq, hash_) for event, hash_ in events])
         for run_id, seq, name in batch.erased:
             connection.execute(SQL["erase_payload"], (tenant, run_id, seq, name))
             if name == "args":
                 for place in connection.execute(SQL["erase_digest"], (tenant, tenant, run_id, seq, seq)).fetchall():
                     self._put_mac(batch, place)
+
+    def _write_rows(self, name: str, values: Sequence[Sequence[Any]]) -> None:
+        """Write rows; raise `Refused` unless each was written: a trigger of a user's can keep one away."""
+        if execute_rows(self._connection, SQL[name], values) != len(values):
+            raise Refused
 
     def _put_mac(self, batch: Batch, place: Row) -> None:
         """Write the mac of an effect again, whose digest was erased with its arguments."""
@@ -154,10 +152,9 @@ class Pen:
         """Writes effects with what only those have that somebody was asked about, or that a budget limits."""
         moved = batch.moved.values()
         moves = [rows.move_row_with_sheets(before, after, batch.mac_of(after)) for before, after in moved]
-        if execute_rows(self._connection, SQL["update_effects_with_sheets"], moves) != len(moves):
-            raise Refused
+        self._write_rows("update_effects_with_sheets", moves)
         opened = [rows.effect_row_with_sheets(effect, batch.mac_of(effect)) for effect in batch.opened.values()]
-        execute_rows(self._connection, SQL["insert_effects_with_sheets"], opened)
+        self._write_rows("insert_effects_with_sheets", opened)
         if not write_sheets(self._connection, tenant, batch):
             raise Refused
 

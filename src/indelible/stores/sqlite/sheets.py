@@ -58,12 +58,13 @@ def write_sheets(connection: apsw.Connection, tenant: str, batch: Batch) -> bool
         for before, after in batch.sheets.values()
         if before is None or not before.guard
     ]
-    execute_rows(connection, SQL["insert_sheets"], new)
+    written = execute_rows(connection, SQL["insert_sheets"], new)
     changed = [(before, after) for before, after in batch.sheets.values() if before is not None and before.guard]
     kept = [_kept_row(tenant, batch, *pair) for pair in changed if _stays_in_place(*pair)]
     moved = [_moved_row(tenant, batch, *pair) for pair in changed if not _stays_in_place(*pair)]
-    written = execute_rows(connection, SQL["update_sheets"], kept) + execute_rows(connection, SQL["move_sheets"], moved)
-    return written == len(changed)
+    written += execute_rows(connection, SQL["update_sheets"], kept)
+    written += execute_rows(connection, SQL["move_sheets"], moved)
+    return written == len(new) + len(changed)
 
 
 def list_sheets(

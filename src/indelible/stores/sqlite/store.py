@@ -28,11 +28,12 @@ from indelible.errors import BadCall, Misconfigured, StoreUnavailable
 from indelible.stores.assumptions import is_stop, named
 from indelible.stores.sqlite import rows
 from indelible.stores.sqlite.alarm import open_alarm
+from indelible.stores.sqlite.bulk import Refused
 from indelible.stores.sqlite.connections import Explained, check_alone, connect, folder_of, make_file
 from indelible.stores.sqlite.forgetting import SqliteForgetting
 from indelible.stores.sqlite.guard import Guard, Place, open_beside, place_of
 from indelible.stores.sqlite.journal import SqliteJournal, tree_of
-from indelible.stores.sqlite.pen import Pen, Refused, guessed, read_effect, read_effects
+from indelible.stores.sqlite.pen import Pen, guessed, read_effect, read_effects
 from indelible.stores.sqlite.schema import is_current, is_new, migrate
 from indelible.stores.sqlite.sheets import list_sheets
 from indelible.stores.sqlite.statements import SQL
@@ -219,7 +220,8 @@ class SqliteStore:
     def _is_out_of_place(self) -> bool:
         if self._place is None or self._guard is None:
             return False
-        if self._where() != self._place:
+        # The address that was given leads elsewhere if a link on the way to the file was switched.
+        if self._where() != self._place or (self.file is not None and _whole_place_of(self.file) != self._place[0]):
             return True
         # Looked at again if it is too short: another program may have written between the two reads.
         return self._has_log and not any(self._guard.has_whole_log(self._log) for _ in range(_LOOKS_AT_LOG))
