@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +20,7 @@ from indelible.http import AsyncIdempotencyTransport, IdempotencyTransport
 from indelible.http.aiohttp import idempotency
 from indelible.http.httpx import AsyncIdempotencyTransport as AsyncHttpxTransport
 from indelible.http.httpx import IdempotencyTransport as HttpxTransport
+from indelible.http.httpx_requests import refuse_other_mounts
 from indelible.http.requests import IdempotencyAdapter
 from tests.http.provider import Provider
 from tests.waiting import PATIENCE
@@ -93,6 +96,68 @@ def test_a_proxy_of_the_inner_transport_and_mounts_of_ours_are_taken(
 
     run(quick, handler)
     assert [key is not None for key in provider.keys] == [True]
+
+
+def _before_0_28(kind: Any, name: str) -> Any:
+    """A class of clients as httpx has it before 0.28: `proxies=` names a proxy for each scheme, or one for all."""
+
+    class Client(kind):  # type: ignore[misc]
+        def __init__(self, *, proxies: str | dict[str, str], mounts: Any = None, **words: Any) -> None:
+            by_scheme = {"all://": proxies} if isinstance(proxies, str) else proxies
+            own = {scheme: getattr(httpx, name)(proxy=url) for scheme, url in by_scheme.items()}
+            kind.__init__.__wrapped__(self, mounts={**own, **(mounts or {})}, **words)
+
+    refuse_other_mounts(Client, name)
+    return Client
+
+
+@pytest.mark.parametrize("by_scheme", [False, True])
+def test_the_proxies_of_an_older_httpx_are_refused(by_scheme: bool, ledger: Ledger, provider: Provider) -> None:
+    proxies = {"http://": provider.url} if by_scheme else provider.url
+
+    def handler(effect: RunningEffect) -> Any:
+        with _before_0_28(httpx.Client, "HTTPTransport")(transport=HttpxTransport(), proxies=proxies) as client:
+            return client.post("http://api.example/v1/charges", json={"amount": 5}).json()
+
+    refused(ledger, provider, handler)
+
+
+def test_the_proxies_of_an_older_asynchronous_httpx_are_refused(quick: Ledger, provider: Provider) -> None:
+    async def handler(effect: RunningEffect) -> Any:
+        kind = _before_0_28(httpx.AsyncClient, "AsyncHTTPTransport")
+        async with kind(transport=AsyncHttpxTransport(), proxies=provider.url) as client:
+            return (await client.post("http://api.example/v1/charges", json={})).json()
+
+    refused(quick, provider, handler)
+
+
+@pytest.mark.parametrize("proxy", [None, "HTTP_PROXY", "ALL_PROXY"])
+@pytest.mark.parametrize("name", sorted(SYNC))
+def test_a_proxy_of_the_environment_leads_nothing_past_ours(
+    name: str, proxy: str | None, monkeypatch: pytest.MonkeyPatch, ledger: Ledger, provider: Provider
+) -> None:
+    """Our transport sends to the provider itself, and what was sent is known; mounts alone raise."""
+    library, transport = SYNC[name]
+    provider.always = "swallow"
+    if proxy is not None:
+        monkeypatch.setenv(proxy, "http://127.0.0.1:9")
+
+    def handler(effect: RunningEffect) -> Any:
+        with pytest.raises(BadCall):
+            library.Client(mounts={"http://": transport()})
+        with library.Client(transport=transport()) as client:
+            return client.post(f"{provider.url}/v1/charges", json={"amount": 5}).json()
+
+    with pytest.raises(library.RemoteProtocolError):
+        run(ledger, handler)
+    assert (ledger.effects()[0].status, [key is not None for key in provider.keys]) == ("in_doubt", [True])
+
+
+@pytest.mark.parametrize(("version", "code"), [("0.22.0", 1), ("0.23.0", 0), ("1.0", 0)])
+def test_an_httpx_that_does_not_tell_when_it_writes_is_not_imported(version: str, code: int) -> None:
+    program = f"import httpx; httpx.__version__ = {version!r}; import indelible.http.httpx"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, "ImportError" in done.stderr) == (code, code == 1)
 
 
 async def _plain(request: aiohttp.ClientRequest, handler: Any) -> aiohttp.ClientResponse:
