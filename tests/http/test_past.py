@@ -306,7 +306,7 @@ class OtherSettings(IdempotencyAdapter):
     """Changes what the pools are made with, as people do for certificates."""
 
     def init_poolmanager(self, *args: Any, **words: Any) -> None:
-        super().init_poolmanager(*args, **words, ssl_minimum_version=ssl.TLSVersion.TLSv1_3)
+        super().init_poolmanager(*args, **words, ssl_context=ssl.create_default_context())
 
 
 def test_an_adapter_that_only_changes_settings_still_proves_that_nothing_was_sent(quick: Ledger) -> None:
