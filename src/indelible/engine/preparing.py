@@ -241,6 +241,9 @@ class Preparing:
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
         _check_unmarked(call, args_json)
         redactor = self._forgetting.redactor(handling.redact)
+        if redactor is not None:
+            tool = self._tools.get(call.tool)
+            redactor.check_named(call.args if tool is None else tool.as_got(call.args), args_json)
         screen = None if redactor is None else redactor.screen(args_json)
         subject_in = partial(self._subject_in, call.tool, handling.subject)
         return Prepared(
