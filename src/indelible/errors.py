@@ -3,6 +3,7 @@
     IndelibleError
     ├── BadCall                  the request is wrong: correct it and call again; nothing was recorded
     │   ├── NotRecordable        a value has no lossless recorded form; .path names the field
+    │   ├── UnfitArguments       no call can have these arguments: they hold a mark, or do not say which call it is
     │   ├── TooLarge             a payload is over the limit in bytes or in depth
     │   ├── NoRun                a call with effects is in no run: name one, such as the order's or the ticket's id
     │   ├── BadFilter            a filter cannot be read; .column and .length say where
@@ -108,6 +109,10 @@ class NotRecordable(BadCall):
         super().__init__(f"{path}: {why}")
         self.path = path
         self.why = why
+
+
+class UnfitArguments(BadCall):
+    """No call can have these arguments: they hold the mark of a redacted value, or lack what says which call it is."""
 
 
 class TooLarge(BadCall):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
@@ -63,6 +64,14 @@ class Reading:
             BadCall: They do not fit the function.
         """
         return self.as_read(bound(self.signature, args, self.name))
+
+    def as_got(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return recorded arguments with the objects that the function gets, where its types ask for some."""
+        got = dict(args)
+        for name in args.keys() & set(self._read_otherwise()):
+            with suppress(TypeError, ValueError, AttributeError):  # an adapter's tool, which reads them in its own way
+                got[name] = self._revived(name, args[name])
+        return got
 
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the function's body with the recorded arguments, and with nothing else."""
@@ -238,6 +247,10 @@ class Tool(Generic[P, R]):
             BadCall: They do not fit the function.
         """
         return self._reading.bound_args(args)
+
+    def as_got(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return recorded arguments with the objects that the function gets."""
+        return self._reading.as_got(args)
 
     def handler(self, effect: RunningEffect) -> Any:
         """Enter the function's body with the recorded arguments, and with nothing else."""

@@ -129,7 +129,7 @@ def test_87_a_providers_person_is_shown_converted_and_revoked(ledger_url: str, c
     store = open_store(ledger_url)
     authenticate_rows(store, None)
     Providers(store, "default").put_in_force(rules)
-    for name, by in (("ana@example.com", said.by), ("bo@example.com", Voucher("https://id.example", "u2"))):
+    for name, by in (("ana@example.com", said.by), ("bo@xn--bcher-kva.example", Voucher("https://id.example", "u2"))):
         People(store, "default").vouch(name, replace(said, by=by), rules)
     assert "https://id.example" in cli("people", "list").out
     Providers(store, "default").put_in_force(replace(rules, max_age=timedelta(microseconds=1)))
@@ -141,7 +141,7 @@ def test_87_a_providers_person_is_shown_converted_and_revoked(ledger_url: str, c
     assert "--convert" in refused.err
     made = cli("people", "invite", "ana@example.com", "--scope", "approver", "--convert", "--json").json
     assert (made["person"]["issuer"], made["person"]["standing"]) == (None, "in")
-    over = cli("people", "revoke", "bo@example.com", "--yes", "--json").json
+    over = cli("people", "revoke", "Bo@BÜCHER。example", "--yes", "--json").json
     assert over["person"]["standing"] == "revoked"
     assert "30 days" in cli("serve", *OIDC, "--oidc-max-age", "31d", code=None).err
 

@@ -76,6 +76,19 @@ def test_21_one_person_under_two_spellings_is_no_quorum(shell: Shell, are_known:
     never_runs(ledger, charge())
 
 
+def test_21_one_address_under_two_spellings_of_its_domain_is_no_quorum(shell: Shell) -> None:
+    """Names of reviewers that are not unique count as a quorum (zehrava): DNS writes a domain in another way."""
+    ledger = shell.open(policy=asking(quorum=2) | {"people": {"ana@bücher.example": {}, "bob": {}}})
+    question = ledger.begin(charge()).approval
+    approve(ledger, question, by="ana@xn--bcher-kva.example")
+    for name in ("ana@bücher.example", "Ana@BÜCHER.example", "ana@bücher。example", "ana＠ｂücher.example"):
+        with pytest.raises(VoteRefused) as refusal:
+            approve(ledger, question, by=name)
+        assert refusal.value.code == "voted_already", name
+    never_runs(ledger, charge())
+    approve(ledger, question, by="bob")
+
+
 def test_21_a_name_that_looks_like_an_approvers_has_none_of_their_rights(shell: Shell) -> None:
     """Names of reviewers that are not unique count (zehrava): a look-alike has none of the rights."""
     ledger = shell.open(policy=asking())

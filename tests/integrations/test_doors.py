@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from indelible.core.values.canonical import encode
 from indelible.errors import BadCall
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.stores import migrate
-from tests.integrations.doors import BY_THE_TOOL, DOORS, TAKES_EDITS, TOOL, VALIDATING, Made, Money, Site
+from tests.integrations.doors import BY_THE_TOOL, DOORS, PAUSED, TAKES_EDITS, TOOL, VALIDATING, Made, Money, Site
 from tests.integrations.langchain_agents import Scripted, calls
 from tests.integrations.test_repeats import anyio_backend
 
@@ -397,3 +398,38 @@ async def test_39_what_a_policy_and_a_ledger_say_holds_through_every_door(door: 
     policy = {"tools": {TOOL: {"side_effect": "payment"}}, "defaults": "ask"}
     async with Site(store_url, seal=False, policy=policy, approval="required") as site:
         await _makes_one_payment(site, door, made, {"side_effect": "read", **KNOWN_BY})
+
+
+OF_MODELS = [door for door in DOORS if door not in (*BY_THE_TOOL, "server")]
+BY_MEMO = {"namespace": "shop", "type": "order", "id": "args.memo"}
+UNFIT: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+    "a mark": ({"memo": {"$redacted": "00ff"}}, {}, {}),
+    "no text that can be written": ({"memo": "\ud800"}, {}, {}),
+    "a number that is none": ({"memo": float("nan")}, {}, {}),
+    "nothing that names the resource": ({"memo": ""}, {"exclusive": BY_MEMO}, {}),
+    "no key field": ({"memo": {}}, {"key": ["memo.order"]}, {}),
+    "too much": ({"memo": "x" * 3000}, {}, {"max_args_bytes": 2000}),
+}
+
+
+MADE_FIT = {
+    ("mcp", "a number that is none"),
+    ("openai_agents", "no text that can be written"),
+    ("pydantic_ai", "no text that can be written"),
+}
+"""Are arguments that a client mends before it sends them, or that a framework refuses by itself."""
+
+
+@pytest.mark.parametrize(("door", "unfit"), [each for each in product(OF_MODELS, UNFIT) if each not in MADE_FIT])
+async def test_53_a_model_is_told_of_arguments_that_no_call_can_have(store_url: str, door: str, unfit: str) -> None:
+    """They ended the agent, and with it what the user had asked for: only the model can say others."""
+    args, words, opened = UNFIT[unfit]
+    made = Made([_keyword("amount", int, 5), _keyword("memo", Any, inspect.Parameter.empty)])
+    migrate(store_url)
+    async with Site(store_url, seal=False, **opened) as site:
+        told = await DOORS[door](site, made, args, "r1", {"side_effect": "payment", **words})
+        assert not told.startswith(PAUSED)
+        assert made.got == []
+        assert list(await site.ledger.effects()) == []
+        assert "paid" in await DOORS[door](site, made, {"memo": "m"}, "r1", {"side_effect": "payment"})
+    assert len(made.got) == 1

@@ -88,8 +88,18 @@ ONE_PERSON: dict[str, tuple[str, str]] = {
     "with a dotted capital I": ("i\u0307da", "\u0130da"),
     "with a number above": ("ada2", "ada\u00b2"),
     "with a letter between that goes": ("\u00e1da", "a\u200d\u0301da"),
+    "with a domain as DNS has it": ("a@b\u00fccher.example", "A@XN--BCHER-KVA.example"),
+    "with a domain in capitals, wide letters and ideographic stops": (
+        "a@b\u00dc\uff43her\u3002example.",
+        "a@xn--bcher-kva.example",
+    ),
+    "with a sharp s that DNS has": ("a@strasse.example", "a@xn--strae-oqa.example"),
+    "with Cyrillic letters as DNS has them": ("a@apple.example", "a@xn--80ak6aa92e.example"),
 }
 TWO_PEOPLE: dict[str, tuple[str, str]] = {
+    "with a domain written otherwise": ("a@bucher.example", "a@xn--bcher-kva.example"),
+    "with a mailbox that looks like a domain": ("b\u00fccher@a.example", "xn--bcher-kva@a.example"),
+    "with a label that stands for no letters": ("a@xn--abc-.example", "a@abc.example"),
     "with an accent": ("ada", "ad\u00e1"),
     "with another letter": ("ada", "adb"),
     "with a hyphen": ("ada l", "ada-l"),

@@ -6,13 +6,16 @@ import logging
 import re
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
 from psycopg import sql
+from pydantic import BaseModel, ConfigDict, Field, RootModel, model_serializer
 
 from indelible import (
     Claimed,
@@ -23,7 +26,9 @@ from indelible import (
     RunningEffect,
     Succeeded,
     ToolCall,
+    migrate,
 )
+from indelible.core.values.revive import plainly
 from indelible.core.values.tags import Redacted
 from indelible.errors import (
     BadCall,
@@ -33,6 +38,7 @@ from indelible.errors import (
     KeyReused,
     KeyUnusable,
     LeaseLost,
+    NotRecordable,
     PolicyRefused,
     ResultNotRecorded,
 )
@@ -364,3 +370,106 @@ def test_a_ledger_without_rules_makes_no_key(sqlite_url: str, tmp_path: Path, mo
     with Ledger.open(sqlite_url) as ledger:
         ledger.run(login(), Count())
     assert list(tmp_path.rglob("redaction.key")) == []
+
+
+# ── objects ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Named(NamedTuple):
+    """Is recorded as a list, without its names."""
+
+    number: str
+    secret: Any
+
+
+class Aliased(BaseModel):
+    """Asks for other names in its dump."""
+
+    model_config = ConfigDict(serialize_by_alias=True, validate_by_name=True, validate_by_alias=True)
+    secret: str = Field(alias="code")
+
+
+class Written(BaseModel):
+    """Writes its field under another name."""
+
+    secret: str
+
+    @model_serializer
+    def _written(self) -> dict[str, str]:
+        return {"code": self.secret}
+
+
+class Holding(BaseModel):
+    """Holds objects, which its dump makes plain."""
+
+    one: Named
+    more: dict[str, Written]
+
+
+@dataclass
+class Around:
+    """Holds objects."""
+
+    inside: list[Named]
+
+
+class Many(RootModel[list[Named]]):
+    """Is recorded as what it holds."""
+
+
+OBJECTS: dict[str, Any] = {
+    "a named tuple": Named("1", CANARY),
+    "a named tuple in one": Named("1", Named(CANARY, {"deep": CANARY})),
+    "a model with aliases": Aliased(secret=CANARY),
+    "a model that writes itself": Written(secret=CANARY),
+    "a model of objects": Holding(one=Named("1", CANARY), more={"a": Written(secret=CANARY)}),
+    "a dataclass of objects": Around([Named("1", CANARY)]),
+    "a model of a list": Many([Named("1", CANARY)]),
+}
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTS))
+def test_95_a_result_is_recorded_without_a_field_that_a_rule_names(name: str, shell: Shell) -> None:
+    """However the object is recorded: at a number, under an alias, or as its class writes it."""
+    ledger, call = shell.open(redact=["*.secret"]), ToolCall(run_id="order-1", tool="look", args={})
+    ledger.run(call, lambda effect: {"whole": OBJECTS[name]})
+    assert ledger.effects()[0].status == "succeeded"
+    assert_found_nowhere(shell.url, CANARY)
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTS))
+def test_95_arguments_are_marked_or_refused_if_a_rule_names_a_field_of_theirs(name: str, shell: Shell) -> None:
+    ledger, value = shell.open(redact=["*.secret"]), OBJECTS[name]
+    handler = Count()
+    with suppress(BadCall, NotRecordable):
+        ledger.run(ToolCall(run_id="order-1", tool="look", args={"whole": value}), handler)
+    assert len(ledger.effects()) == handler.entries
+    assert_found_nowhere(shell.url, CANARY)
+
+
+@pytest.mark.parametrize("name", sorted(OBJECTS))
+def test_95_so_are_those_of_a_tool_as_objects_and_as_json(name: str, store_url: str) -> None:
+    value = OBJECTS[name]
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False, run="order-1", redact=["*.secret"]) as ledger:
+
+        @ledger.tool
+        def look(whole: Any) -> None: ...
+
+        look.__wrapped__.__annotations__["whole"] = type(value)
+        for said in (value, plainly(value)):
+            with suppress(BadCall, NotRecordable):
+                look(said)
+            assert_found_nowhere(store_url, CANARY)
+
+
+def test_95_a_path_leads_through_a_named_tuple_and_names_any_field_by_a_star(shell: Shell) -> None:
+    ledger = shell.open(redact=["result.secret.deep", "result.other.*", "result.words[].number"])
+    value = {"secret": 1}, Named("1", {"deep": CANARY, "kept": "x"})
+    ledger.run(ToolCall(run_id="a", tool="look", args={}), lambda effect: value[1])
+    ledger.run(ToolCall(run_id="b", tool="look", args={}), lambda effect: {"other": Named(CANARY, "")})
+    ledger.run(ToolCall(run_id="c", tool="look", args={}), lambda effect: {"words": [Named(CANARY, "kept too")]})
+    results = {one.run_id: one.detail_json for one in ledger.effects()}
+    assert b"kept" in results["a"]
+    assert b"kept too" in results["c"]
+    assert_found_nowhere(shell.url, CANARY)

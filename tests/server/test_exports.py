@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import indelible
+from indelible import Ledger, ToolCall
 from indelible.server import export_jobs
 from indelible.server.routes import exports
 from tests.server.places import Place, sqlite_place
@@ -164,3 +165,74 @@ def test_a_server_that_stops_removes_its_exports_and_those_of_one_that_was_kille
     ended(made, order(made))
     made.close()
     assert [folder.name for folder in tmp_path.glob("indelible-exports-*")] == [alive.name]
+
+
+def _by_request(place: Place, run: str, tmp_path: Path) -> None:
+    told = {"run_id": run, "reason": "asked to"}
+    assert place.post("/v1/erasures", {**told, "dry_run": True}, "admin").status_code == 200
+    assert [one["state"] for one in place.get("/v1/exports", "auditor").json()["exports"]] == ["done"]
+    assert place.post("/v1/erasures", told, "admin").status_code == 200
+
+
+def _by_ledger_over_http(place: Place, run: str, tmp_path: Path) -> None:
+    with indelible.connect(place.served.url, token=place.tokens["admin"]) as ledger:
+        ledger.erase(run_id=run, by="root", reason="asked to")
+
+
+def _beside_the_server(place: Place, run: str, tmp_path: Path) -> None:
+    with Ledger.open(place.url, tenant="acme", keys=tmp_path / "keys") as ledger:
+        ledger.erase(run_id=run, by="root", reason="asked to")
+
+
+def _beside_it_unsealed(place: Place, run: str, tmp_path: Path) -> None:
+    with Ledger.open(place.url, tenant="acme", keys=tmp_path / "keys", seal=False) as ledger:
+        ledger.erase(run_id=run, by="root", reason="asked to")
+
+
+@pytest.mark.parametrize("erase", [_by_request, _by_ledger_over_http, _beside_the_server, _beside_it_unsealed])
+def test_95_what_was_erased_is_not_fetched_from_an_export_of_before(erase: Any, place: Place, tmp_path: Path) -> None:
+    place.commit(place.begin(run_id="a", args={"n": "CANARY"}).json())
+    place.begin(who="other-agent", run_id="b")
+    shown = ended(place, order(place))
+    path = f"/v1/exports/{shown['id']}"
+    assert "CANARY" in place.get(f"{path}/download", "auditor").text
+    erase(place, "a", tmp_path)
+    gone = place.get(f"{path}/download", "auditor")
+    assert (gone.status_code, gone.json()["type"]) == (404, "/problems/unknown-export")
+    assert place.get(path, "auditor").status_code == 404
+    folder = place.ledgers.exports._folder
+    assert folder is not None
+    assert list(folder.iterdir()) == []
+    again = ended(place, order(place))
+    file = place.get(f"/v1/exports/{again['id']}/download", "auditor")
+    assert (file.status_code, "CANARY" in file.text) == (200, False)
+
+
+def test_95_what_is_erased_while_an_export_is_made_takes_it_back(
+    on_sqlite: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_begun, may_go_on = threading.Event(), threading.Event()
+
+    def slow(*args: Any, **words: Any) -> Any:
+        is_begun.set()
+        assert may_go_on.wait(PATIENCE)
+        return export(*args, **words)
+
+    export = exports.export
+    on_sqlite.commit(on_sqlite.begin(run_id="b").json())
+    monkeypatch.setattr(exports, "export", slow)
+    ordered = order(on_sqlite).json()
+    assert is_begun.wait(PATIENCE)
+    assert on_sqlite.post("/v1/erasures", {"run_id": "b", "reason": "asked to"}, "admin").status_code == 200
+    may_go_on.set()
+    assert on_sqlite.get(f"/v1/exports/{ordered['id']}", "auditor").status_code == 404
+
+
+def test_95_another_tenants_exports_stay(on_sqlite: Place) -> None:
+    shown = ended(on_sqlite, order(on_sqlite))
+    claim = on_sqlite.begin(who="agent", run_id="z").json()
+    on_sqlite.commit(claim)
+    with Ledger.open(on_sqlite.url, tenant="globex", seal=False) as ledger:
+        ledger.run(ToolCall(run_id="g", tool="t", args={}), lambda effect: 1)
+    assert on_sqlite.post("/v1/erasures", {"run_id": "g", "reason": "x"}, "stranger").status_code == 200
+    assert on_sqlite.get(f"/v1/exports/{shown['id']}/download", "auditor").status_code == 200

@@ -5629,7 +5629,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description A member of the request is wrong, or has no recorded form. Types: `bad-call`, `not-recordable`, `no-run`, `bad-policy`, `bad-settlements`, `key-reused`. */
+        /** @description A member of the request is wrong, or has no recorded form. Types: `bad-call`, `not-recordable`, `unfit-arguments`, `no-run`, `bad-policy`, `bad-settlements`, `key-reused`. */
         Problem422: {
             headers: {
                 [name: string]: unknown;

@@ -1,5 +1,6 @@
 /** People's names: when two of them are one person's, and when one could be taken for another (docs/reference/permissions.md). */
 
+import { lettersOf } from './labels'
 import rules from './rules.json'
 
 const FOLDS: Readonly<Record<string, string>> = rules.folds
@@ -13,11 +14,24 @@ export function isName(text: string): boolean {
   return SEEN.test(text) && [...text].length <= MOST_LETTERS && !text.includes('\0')
 }
 
-function folded(name: string): string {
-  const drawn = name.replace(DRAWS_NOTHING, '').normalize('NFKC')
+export function folded(name: string): string {
+  const plain = foldedText(name)
+  const at = plain.lastIndexOf('@')
+  if (at < 0) return plain
+  const labels = plain.slice(at + 1).replaceAll('\u3002', '.').replace(/[. ]+$/, '').split('.')
+  return `${plain.slice(0, at)}@${labels.map(foldedLabel).join('.')}`
+}
+
+function foldedText(text: string): string {
+  const drawn = text.replace(DRAWS_NOTHING, '').normalize('NFKC')
   const small = Array.from(drawn, (letter) => FOLDS[letter] ?? letter.toLowerCase()).join('')
   const plain = small.normalize('NFKC').split(/\p{Z}+/u).filter(Boolean).join(' ')
-  return plain === name ? plain : folded(plain)
+  return plain === text ? plain : foldedText(plain)
+}
+
+function foldedLabel(label: string): string {
+  const letters = foldedText(lettersOf(label) ?? '')
+  return letters === '' || letters.startsWith('xn--') || /[.\u3002@ ]/.test(letters) ? label : letters
 }
 
 const shapeOf = (name: string) => Array.from(folded(name), (letter) => TWINS[letter] ?? letter).join('')

@@ -42,7 +42,7 @@ from indelible.engine.engine import Engine
 from indelible.engine.forgetting import Forgetting
 from indelible.engine.judging import keeping_resource
 from indelible.engine.watched import watched
-from indelible.errors import BadCall
+from indelible.errors import BadCall, UnfitArguments
 from indelible.journal.keys.redaction_key import RedactionKey
 from indelible.tool import Tool
 
@@ -241,6 +241,9 @@ class Preparing:
         args_json = encode(call.args, root="args", max_bytes=self._max_args_bytes, is_whole=True)
         _check_unmarked(call, args_json)
         redactor = self._forgetting.redactor(handling.redact)
+        if redactor is not None:
+            tool = self._tools.get(call.tool)
+            redactor.check_named(call.args if tool is None else tool.as_got(call.args), args_json)
         screen = None if redactor is None else redactor.screen(args_json)
         subject_in = partial(self._subject_in, call.tool, handling.subject)
         return Prepared(
@@ -346,7 +349,7 @@ def _check_unmarked(call: ToolCall, args_json: bytes) -> None:
     if isinstance(call, ModelTurn) or b"redacted" not in args_json:
         return
     if holds_mark(decode(args_json)):
-        raise BadCall(
+        raise UnfitArguments(
             f"{call.tool}: its arguments hold the mark of a redacted value, which is not the value, so it was not run. "
             "Call again with the value itself; where a recorded model turn or state must give it back, use "
             "encrypt=True in place of the redact= rule: docs/redaction.md"

@@ -9,6 +9,10 @@ try:
 except ImportError as missing:
     raise ImportError("indelible.http.httpx needs httpx: pip install httpx") from missing
 
+# The first one whose connections tell when they write.
+if tuple(map(int, httpx.__version__.split(".")[:2])) < (0, 23):
+    raise ImportError(f"indelible.http.httpx needs httpx 0.23 or newer, not {httpx.__version__}: pip install -U httpx")
+
 __all__ = ["AsyncIdempotencyTransport", "IdempotencyTransport"]
 
 

@@ -140,7 +140,9 @@ class AsyncMarked:
 
 
 def refuse_other_mounts(kind: Any, name: str) -> None:
-    """Let this class of clients refuse our transport beside `proxy=` or other `mounts=`: they would send past it.
+    """Let this class of clients refuse our transport beside a proxy or another transport: they would send past it.
+
+    What the client has made counts, not what it was given: versions differ in the words that lead to a proxy.
 
     Args:
         kind: The class of clients.
@@ -150,15 +152,13 @@ def refuse_other_mounts(kind: Any, name: str) -> None:
 
     @wraps(init)
     def __init__(self: Any, **words: Any) -> None:
-        ours = (Marked, AsyncMarked)
-        mounts: Any = words.get("mounts") or {}
-        ways = [words.get("transport"), *(one for one in mounts.values() if one is not None)]
-        are_ours = [isinstance(one, ours) for one in ways]
-        if any(are_ours) and (not all(are_ours) or words.get("proxy") is not None):
+        init(self, **words)
+        ways = [self._transport, *(one for one in self._mounts.values() if one is not None)]
+        are_ours = [isinstance(one, (Marked, AsyncMarked)) for one in ways]
+        if any(are_ours) and not all(are_ours):
             raise BadCall(
-                f"{kind.__name__}: proxy= and other transports in mounts= lead past Indelible's transport, without a "
+                f"{kind.__name__}: proxies and other transports in mounts= lead past Indelible's transport, without a "
                 f"key and unseen; pass transport=…(inner={name}(proxy=…)), and wrap each transport in mounts= likewise"
             )
-        init(self, **words)
 
     kind.__init__ = __init__

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 from functools import wraps
 from typing import Any
+from weakref import WeakSet
 
 from indelible.engine.running import current_effect
 from indelible.http.leaving import Leaving, leaving, refuse_past
@@ -62,12 +63,30 @@ class IdempotencyAdapter(requests.adapters.HTTPAdapter):
         copy = request.copy()  # the caller's own may be sent by another handler, or be redirected
         leaves = leaving(copy.method or "", copy.url or "", copy.headers, lambda: _body_of(copy))
         copy.headers.update(leaves.headers)
-        if requests.adapters.HTTPAdapter.send is not _OWN:
+        # A send of another base class, or a subclass that does not show its connections, proves nothing.
+        if not (_is(super().send, _OWN) and _is(self.cert_verify, IdempotencyAdapter.cert_verify)):
             leaves.mark()
         response = super().send(copy, *args, **words)
         leaves.note_answer()
         response.request = request
         return response
+
+    def cert_verify(self, conn: Any, *args: Any, **words: Any) -> None:
+        """Note a request of connections that are not ours as sent: they do not tell when they write.
+
+        Each version of requests hands the chosen pool to this method before it sends, whoever chose the pool.
+        """
+        if not (type(conn) in _pools and issubclass(conn.ConnectionCls, _Marks)):
+            _mark_now()
+        super().cert_verify(conn, *args, **words)
+
+
+def _is(method: Any, function: Any) -> bool:
+    return getattr(method, "__func__", None) is function
+
+
+def _mark_now() -> None:
+    Leaving(current_effect(), {}).mark()
 
 
 def _body_of(request: requests.PreparedRequest) -> bytes | None:
@@ -77,16 +96,33 @@ def _body_of(request: requests.PreparedRequest) -> bytes | None:
     return b"" if body is None else body if isinstance(body, bytes) else None
 
 
+class _Marks:
+    """A connection that notes the first byte of each request."""
+
+
+_pools: WeakSet[type[Any]] = WeakSet()
+"""The classes of pools that make such connections."""
+
+
 def _mark_in(manager: Any) -> None:
-    """Let the connections of these pools note the first byte of each request."""
+    """Let the connections of these pools note the first byte of each request.
+
+    Pools of another library may make their connections in another way: those stay as they are, and prove nothing.
+    """
     manager.pool_classes_by_scheme = {
-        scheme: type(pool.__name__, (pool,), {"ConnectionCls": _marking(pool.ConnectionCls)})
+        scheme: _marking_pool(pool) if pool.__module__.startswith("urllib3.") else pool
         for scheme, pool in manager.pool_classes_by_scheme.items()
     }
 
 
+def _marking_pool(pool: Any) -> type[Any]:
+    made = type(pool.__name__, (pool,), {"ConnectionCls": _marking(pool.ConnectionCls)})
+    _pools.add(made)
+    return made
+
+
 def _marking(kind: Any) -> type[Any]:
-    class Marking(kind):  # type: ignore[misc]
+    class Marking(_Marks, kind):  # type: ignore[misc]
         """Notes the first byte of each request, also of one that urllib3 repeats by itself.
 
         urllib3 1 sends a streamed body without `request`, so every byte counts, except those of a CONNECT.
@@ -122,7 +158,10 @@ def _marking(kind: Any) -> type[Any]:
 
 
 def _refuse_other_adapters(kind: Any) -> None:
-    """Let sessions with an adapter of ours refuse a request that another one of theirs would send."""
+    """Let sessions with an adapter of ours refuse a request that another one of theirs would send.
+
+    A subclass of ours may send by itself, so its request counts as sent before it is asked.
+    """
     choose = kind.get_adapter
 
     @wraps(choose)
@@ -135,6 +174,8 @@ def _refuse_other_adapters(kind: Any) -> None:
                 f"another adapter of this session is mounted at {prefix!r}",
                 f"session.mount({prefix!r}, IdempotencyAdapter()) first",
             )
+        if isinstance(chosen, IdempotencyAdapter) and not _is(chosen.send, IdempotencyAdapter.send):
+            _mark_now()
         return chosen
 
     kind.get_adapter = get_adapter

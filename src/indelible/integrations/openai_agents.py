@@ -62,7 +62,7 @@ from indelible.integrations.pauses import own_question, said_in
 from indelible.integrations.results import ToolError, as_json, plain, text_in
 from indelible.integrations.results import ToolFailed as ToolFailed
 from indelible.integrations.telling import SAID_NOTHING, error_in, heard_of, heard_of_answer, with_note
-from indelible.integrations.terms import Named, Terms, hash_of, is_same, question_about, turn_of
+from indelible.integrations.terms import SAID_TO_THE_MODEL, Named, Terms, hash_of, is_same, question_about, turn_of
 from indelible.integrations.ways import Watch
 
 STATE_KEPT = "openai_agents.state_kept"
@@ -302,7 +302,7 @@ class LedgerTools:
         """Return how a call stands; None if the ledger refuses it, and then the tool says why when it is entered."""
         try:
             return await self._ledger.ask(call, **self._terms.options(call.tool))
-        except NotRun:
+        except (NotRun, *SAID_TO_THE_MODEL):
             return None
 
     async def _edited(self, at: _Entrance, call: ToolCall) -> ToolCall:

@@ -35,11 +35,14 @@ from indelible.errors import (
     EffectFailed,
     EffectInDoubt,
     KeyReused,
+    NotRecordable,
     PolicyRefused,
     RepeatRefused,
     ResourceBusy,
     StillRunning,
     Stopped,
+    TooLarge,
+    UnfitArguments,
 )
 
 Outcome = Literal[
@@ -51,6 +54,7 @@ Outcome = Literal[
     "over_budget",
     "key_reused",
     "repeat_refused",
+    "unfit",
     "failed",
     "nothing_happened",
     "stopped",
@@ -75,6 +79,7 @@ TEXTS: Mapping[Outcome, str] = MappingProxyType(
         "key_reused": "Already {stands} with {recorded} ({effect}); nothing was run now with {given}. The recorded "
         "outcome is: {outcome}. Do not try another way; if a second call is meant, the user has to say so.",
         "repeat_refused": "{why}",
+        "unfit": "{tool} was not carried out, and nothing was recorded: {why}",
         "failed": "{why}",
         "nothing_happened": "{why}. Nothing was done, so you may call {tool} again.",
         "stopped": "{tool} was not carried out: all effects are stopped by a person. Do not call tools until the user "
@@ -103,6 +108,9 @@ _OUTCOMES: tuple[tuple[type[Exception], Outcome], ...] = (
     (BudgetExceeded, "over_budget"),
     (KeyReused, "key_reused"),
     (RepeatRefused, "repeat_refused"),
+    (UnfitArguments, "unfit"),
+    (NotRecordable, "unfit"),
+    (TooLarge, "unfit"),
     (EffectFailed, "failed"),
     (NothingHappened, "nothing_happened"),
     (Stopped, "stopped"),

@@ -22,11 +22,14 @@ from indelible.errors import (
     EffectDenied,
     EffectErased,
     KeyReused,
+    NotRecordable,
     PolicyRefused,
     RepeatRefused,
     ResourceBusy,
     StillRunning,
     Stopped,
+    TooLarge,
+    UnfitArguments,
 )
 from indelible.integrations.telling import is_only_numbered
 from indelible.tool import MODEL_TURN as MODEL_TURN
@@ -48,7 +51,7 @@ _OPTIONS = frozenset(field.name for field in fields(Options))
 _IDENTITY = frozenset(IdentityWords.__annotations__)
 SAID_TO_THE_MODEL = (
     *(EffectDenied, PolicyRefused, BudgetExceeded, EffectCanceled, EffectCompensated, EffectErased),
-    *(KeyReused, RepeatRefused, ResourceBusy, Stopped),
+    *(KeyReused, RepeatRefused, ResourceBusy, Stopped, NotRecordable, TooLarge, UnfitArguments),
 )
 """Refusals that a model is told of (see `telling`); the agent goes on."""
 _READING = frozenset({"none", "read"})

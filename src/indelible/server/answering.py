@@ -119,6 +119,7 @@ class Answering:
         self._engine = ledger._engine
         self._caller = caller
         self._claims = ledgers.claims
+        self._exports = ledgers.exports
         self._stopping = ledgers.stopping
 
     async def answer(self, name: str, words: dict[str, Any]) -> Any:
@@ -197,6 +198,8 @@ class Answering:
         finally:
             if any(_changes_rules(command) for command in ready):  # now it is there, whoever looked before
                 self._engine.judging.forget()
+            if any(isinstance(command, Record) and command.erased for command in ready):
+                await in_own_thread(self._exports.drop, self._caller.tenant)
 
     async def _carry_out(self, ready: Sequence[Command], known: dict[Ref, Effect | None]) -> list[Answer]:
         if len(ready) > 1:  # they are one transaction, and stay one

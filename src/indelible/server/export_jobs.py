@@ -66,6 +66,8 @@ class Job:
     size: int | None = None
     sha256: str | None = None
     is_unwanted: bool = False
+    erased_since: Callable[[], bool] = field(default=lambda: False, repr=False)
+    """Was anything of the tenant erased since the export began to read?"""
     timer: threading.Timer | None = field(default=None, repr=False)
 
     @property
@@ -137,6 +139,11 @@ class ExportJobs:
         if job.timer is not None:
             job.timer.cancel()
         self.path_of(job).unlink(missing_ok=True)
+
+    def drop(self, tenant: str) -> None:
+        """Remove all exports of a tenant, because they may hold what was erased."""
+        for job in self.of(tenant):
+            self.remove(job)
 
     def close(self) -> None:
         """Ends what is under way, and removes everything."""

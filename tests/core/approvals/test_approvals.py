@@ -45,6 +45,7 @@ from indelible.core.approvals.approval import (
 from indelible.core.approvals.sheets import approval_ref, approval_sheet, read_approval
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import Naming, Ref
+from indelible.core.values.alike import letters_of
 from indelible.errors import BadCall
 from tests.core.making import HOUR, NOON, OTHER_DIGEST, SECOND, asked, asks, effect, vote
 
@@ -253,7 +254,58 @@ LOOKALIKES = [
     ("zoë", "zoe\u200d\u0308"),
     ("ada lee", "ada  lee"),
     ("İstanbul", "i̇stanbul"),
+    # The domain of an address, as people and as DNS write it.
+    ("a@bücher.example", "a@xn--bcher-kva.example"),
+    ("a@BÜCHER.example", "a@xn--bcher-kva.example"),
+    ("a@bu\u0308cher.example", "A@XN--BCHER-KVA.EXAMPLE"),
+    ("a@bücher\u3002example", "a@xn--bcher-kva.example"),
+    ("a@bücher\uff61example", "a@xn--bcher-kva.example"),
+    ("a＠ｂücher．ｅxample", "a@xn--bcher-kva.example"),
+    ("a@ｘn--bcher-kva.example", "a@bücher.example"),
+    ("a@bü\u200dcher.example", "a@xn--bcher-kva.example"),
+    ("a@b.bücher.example.", "a@b.xn--bcher-kva.example"),
+    ("a@straße.example", "a@xn--strae-oqa.example"),
+    ("a@STRASSE.example", "a@xn--strae-oqa.example"),
+    ("a@-ü.example", "a@xn----eha.example"),
+    ("a@例え.テスト", "a@xn--r8jz45g.xn--zckzah"),
 ]
+
+NO_LETTERS = [
+    "xn--",
+    "xn--abc-",  # ASCII alone
+    "xn---tda",
+    "xn--bcher_kva",
+    "xn--99999999",  # beyond Unicode
+    "xn--a-b!",
+    f"xn--{'a' * 60}",
+    "xn--ib9b",  # half of a pair
+    "xn--bü",
+    "bücher",
+    "xn",
+]
+NO_LABELS = ["\uff0e", "a\u3002b", "ａ＠ｂ", "a\u3000b", "ｘn--a", "\u200d"]
+"""Letters that are none of a label once they are folded."""
+
+
+@pytest.mark.parametrize("label", NO_LETTERS)
+def test_a_label_that_stands_for_no_letters_stays_as_it_is(label: str) -> None:
+    assert letters_of(label) is None
+    assert folded(f"a@{label}.example") == f"a@{label}.example"
+
+
+@pytest.mark.parametrize("letters", NO_LABELS)
+def test_letters_that_would_be_no_label_are_not_put_into_a_name(letters: str) -> None:
+    label = f"xn--{letters.encode('punycode').decode().lower()}"
+    assert letters_of(label) == letters
+    assert folded(f"a@{label}.example") == f"a@{label}.example"
+
+
+def test_only_the_domain_of_an_address_is_read_as_dns_has_it() -> None:
+    assert not same_person("xn--bcher-kva.example", "bücher.example")
+    assert not same_person("xn--bcher-kva@b.example", "bücher@b.example")
+    assert not same_person("a@xn--bcher-kva.example", "a@bucher.example")
+    assert looks_like("a@xn--80ak6aa92e.com", "a@apple.com")
+    assert not same_person("a@xn--80ak6aa92e.com", "a@apple.com")
 
 
 @pytest.mark.parametrize(("one", "other"), LOOKALIKES)
@@ -286,7 +338,11 @@ def test_a_name_that_nobody_can_tell_from_another_makes_no_second_person(one: st
         assert code(say(about(question(people={one: Person()})), other)) == "not_entitled"
 
 
-@given(st.text(max_size=20))
+_CODED = st.text(max_size=8).map(lambda text: text.encode("punycode", "ignore").decode("ascii", "ignore"))
+_LABELS = st.lists(st.one_of(_CODED.map("xn--{}".format), st.text(max_size=4), st.sampled_from(" .。@")), max_size=4)
+
+
+@given(st.one_of(st.text(max_size=20), _LABELS.map(lambda labels: f"a@{'.'.join(labels)}")))
 def test_folding_a_name_once_is_enough_and_case_never_matters(name: str) -> None:
     assert folded(folded(name)) == folded(name)
     assert same_person(name, name.upper()) or name.upper().casefold() != name.casefold()

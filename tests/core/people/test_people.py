@@ -126,6 +126,7 @@ def test_what_is_no_ticket_is_nobodys(text: str) -> None:
 def test_a_name_is_one_person_however_it_is_written() -> None:
     assert person_id("Ana") == person_id("ana") == person_id("ａｎａ")
     assert person_id("ana") != person_id("anna")
+    assert person_id("ana@bücher.example") == person_id("ana@xn--bcher-kva.example")
 
 
 def test_secrets_of_sessions_and_links_are_different_things() -> None:

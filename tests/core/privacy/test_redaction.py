@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import pytest
@@ -314,7 +315,9 @@ def test_a_secret_of_the_call_is_known_again_in_what_comes_back() -> None:
     made = screen({"login": {"password": "hunter2", "pins": [123456, b"raw-secret"]}, "x": 1}, "args.login")
     assert "hunter2" not in made.text("bad password hunter2!")
     back = decode(
-        made.result(encode({"echo": "hunter2", "n": 123456, "m": 1234567, "hunter2": 1, "raw": b"raw-secret"}))
+        made.result(
+            encode(came := {"echo": "hunter2", "n": 123456, "m": 1234567, "hunter2": 1, "raw": b"raw-secret"}), came
+        )
     )
     assert "hunter2" not in repr(back)
     assert isinstance(back["n"], Redacted)
@@ -329,7 +332,7 @@ def test_a_secret_of_the_call_is_known_again_in_what_comes_back() -> None:
 )
 def test_a_secret_that_is_no_text_is_known_again_in_what_comes_back(secret: Any) -> None:
     made = screen({"x": secret}, "args.x")
-    back: Any = decode(made.result(encode({"same": secret, "told": f"it is {secret}", "other": 1.5})))
+    back: Any = decode(made.result(encode(came := {"same": secret, "told": f"it is {secret}", "other": 1.5}), came))
     assert (isinstance(back["same"], Redacted), back["other"]) == (True, 1.5)
     assert str(secret) not in back["told"]
     if isinstance(secret, datetime):
@@ -499,3 +502,18 @@ def test_a_probes_words_are_screened() -> None:
         effect("in_doubt"), Failed(CARD), CountingMint(), actor=ADA, evidence=CARD, screen=screen({}, "card")
     )
     assert CARD not in repr(vars_of(next(settling).command))
+
+
+class Card(NamedTuple):
+    number: str
+    pin: str
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_refused"), [("*.pin", True), ("args.card.pin", True), ("args.pin", False), ("card", False)]
+)
+def test_95_arguments_with_a_field_at_another_place_than_a_rule_says_are_refused(rule: str, is_refused: bool) -> None:
+    args = {"card": Card("1", "2")}
+    with pytest.raises(BadCall) if is_refused else nullcontext():
+        redactor(rule).check_named(args, encode(args))
+    redactor(rule).check_named({"card": {"pin": "2"}}, encode({"card": {"pin": "2"}}))

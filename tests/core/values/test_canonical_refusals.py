@@ -57,7 +57,7 @@ class Clock(time):
 class BadModel:
     model_fields: Mapping[str, object] = {}
 
-    def model_dump(self, *, mode: str) -> object:
+    def model_dump(self, *, mode: str, by_alias: bool) -> object:
         raise KeyError(mode)
 
 
@@ -202,12 +202,12 @@ def test_a_model_that_dumps_itself_is_too_large() -> None:
     class Mirror:
         model_fields: Mapping[str, object] = {}
 
-        def model_dump(self, *, mode: str) -> object:
+        def model_dump(self, *, mode: str, by_alias: bool) -> object:
             return self
 
     class Abyss(Mirror):
-        def model_dump(self, *, mode: str) -> object:
-            return self.model_dump(mode=mode)
+        def model_dump(self, *, mode: str, by_alias: bool) -> object:
+            return self.model_dump(mode=mode, by_alias=by_alias)
 
     for value in (Mirror(), Abyss()):
         with pytest.raises(TooLarge, match="interpreter's stack"):

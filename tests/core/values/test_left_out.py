@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
+from enum import Enum
+from typing import Any, NamedTuple
 
 import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
 
 from indelible.core.values.canonical import encode
-from indelible.core.values.left_out import left_out, sort_sets
+from indelible.core.values.left_out import left_out, moved_fields, sort_sets
 from indelible.errors import NotRecordable
 
 
@@ -94,3 +95,49 @@ class Sets(BaseModel):
 def test_38_what_stands_for_a_set_has_one_order(value: Any, shown: Any, sorted_: Any) -> None:
     sort_sets(value, shown)
     assert shown == sorted_
+
+
+class Pair(NamedTuple):
+    x: Any
+    y: Any
+
+
+class Row(BaseModel):
+    own: int
+    hidden: int = Field(default=2, exclude=True)
+    pair: Pair = Pair(1, 2)
+
+
+class Rows(RootModel[list[Row]]):
+    """Is recorded as its list."""
+
+
+@dataclass
+class Box:
+    inside: Any
+
+
+class Color(str, Enum):  # noqa: UP042 (its members have hashes of their own)
+    RED = "red"
+
+
+@pytest.mark.parametrize(
+    ("value", "recorded", "moved"),
+    [
+        ("text", "text", {}),
+        ((1, [2]), [1, [2]], {}),
+        ((1, 2), "other", {}),
+        (Pair(1, Pair(2, 3)), [1, [2, 3]], {(): {"x": 0, "y": 1}, (1,): {"x": 0, "y": 1}}),
+        ({Color.RED: Pair(1, 2)}, {"red": [1, 2]}, {("red",): {"x": 0, "y": 1}}),
+        ({"a": 1}, {}, {(): {"a": None}}),
+        (Row(own=1), {"own": 1, "pair": [1, 2]}, {("pair",): {"x": 0, "y": 1}}),
+        (Row(own=1), {"other": 1, "pair": [1, 2]}, {(): {"own": None}, ("pair",): {"x": 0, "y": 1}}),
+        (Row(own=1), "written", {(): {"own": None, "pair": None}}),
+        (Rows([Row(own=1, pair=Pair(1, 2))]), [{"own": 1}], {(0,): {"pair": None}}),
+        (Box(Pair(1, 2)), {"inside": [1, 2]}, {("inside",): {"x": 0, "y": 1}}),
+        (Item(more=Pair(1, 2)), {"id": 1, "amount": 2, "more": [1, 2]}, {("more",): {"x": 0, "y": 1}}),  # type: ignore[call-arg]
+        (Row.model_construct(), {}, {(): {"own": None, "pair": None}}),
+    ],
+)
+def test_95_fields_that_are_not_recorded_under_their_names_are_found(value: Any, recorded: Any, moved: Any) -> None:
+    assert moved_fields(value, recorded) == moved

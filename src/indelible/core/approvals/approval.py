@@ -18,7 +18,7 @@ from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.identity import BY_ALL_ARGS, Naming, Ref, hashed
 from indelible.core.events import instant
 from indelible.core.journal.curve import why_weak
-from indelible.core.values.alike import shape_of
+from indelible.core.values.alike import letters_of, shape_of
 from indelible.core.values.visible import draws_nothing
 from indelible.errors import BadCall
 
@@ -253,6 +253,10 @@ def lacking(needs: Sequence[Need], voters: Sequence[frozenset[str] | None]) -> i
     return len(places) - sum(place(voter, set()) for voter in range(len(voters)))
 
 
+_IDEOGRAPHIC_STOP = "\u3002"  # IDNA reads it as a dot
+_NOT_IN_LABELS = frozenset(f".{_IDEOGRAPHIC_STOP}@ ")
+
+
 def same_person(one: str, other: str) -> bool:
     """Are these one person's names? Case, width, composition and what nobody sees do not make two people of one."""
     return folded(one) == folded(other)
@@ -268,11 +272,30 @@ def looks_like(one: str, other: str) -> bool:
 
 @lru_cache(maxsize=4096)  # the same few people are compared again and again
 def folded(name: str) -> str:
-    """Gives a name as it is compared."""
-    drawn = "".join(letter for letter in name if not draws_nothing(letter))
+    """Gives a name as it is compared. The domain of an address is compared in the letters that people read.
+
+    A domain has several spellings. IDNA 2003 and IDNA 2008 disagree about some letters, such as ß: those fold as in
+    the rest of the name, so that no person is two.
+    """
+    plain = _folded_text(name)
+    mailbox, at, domain = plain.rpartition("@")
+    if not at:
+        return plain
+    labels = domain.replace(_IDEOGRAPHIC_STOP, ".").rstrip(". ").split(".")
+    return f"{mailbox}@{'.'.join(map(_folded_label, labels))}"
+
+
+def _folded_text(text: str) -> str:
+    drawn = "".join(letter for letter in text if not draws_nothing(letter))
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", drawn).casefold())
     plain = " ".join(plain.split())
-    return plain if plain == name else folded(plain)  # without what stood between them, letters may compose anew
+    return plain if plain == text else _folded_text(plain)  # without what stood between them, letters may compose anew
+
+
+def _folded_label(label: str) -> str:
+    letters = _folded_text(letters_of(label) or "")
+    is_label = letters and not letters.startswith("xn--") and _NOT_IN_LABELS.isdisjoint(letters)
+    return letters if is_label else label
 
 
 def roles_of(people: Mapping[str, Person], name: str) -> frozenset[str]:

@@ -17,7 +17,7 @@ from indelible.core.effects.calls import RESOURCE_PARTS, IdentityWords, Resource
 from indelible.core.effects.identity import reach
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.revive import plainly
-from indelible.errors import BadCall
+from indelible.errors import BadCall, UnfitArguments
 
 FROM_ARGUMENTS = "args."
 ALL = "*"
@@ -106,7 +106,8 @@ def text_of(said: TextFrom, args: Mapping[str, Any], what: str) -> str:
         found = said(_recorded(args))
     found = decode(encode(plainly(found), root=what))  # one instant, one text
     if found is None or isinstance(found, (bool, float, Mapping, list, bytes)) or str(found) == "":
-        raise BadCall(f"{what}: {type(found).__name__} names nothing here; use an argument that is a text or a number")
+        why = f"{type(found).__name__} names nothing here; use an argument that is a text or a number"
+        raise UnfitArguments(f"{what}: {why}")
     return str(found)
 
 

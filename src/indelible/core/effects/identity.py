@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.effects.calls import OWN_RUNS, Resource, ToolCall
 from indelible.core.values.canonical import decode, encode
-from indelible.errors import BadCall
+from indelible.errors import UnfitArguments
 
 if TYPE_CHECKING:
     from indelible.core.effects.effect import Effect
@@ -290,7 +290,7 @@ def reach(args: Any, path: str, what: str) -> Any:
     here = args
     for name in path.split("."):
         if not isinstance(here, Mapping) or name not in here:
-            raise BadCall(f"{what}: {path!r} is not among the arguments; pass it, or change what the tool says")
+            raise UnfitArguments(f"{what}: {path!r} is not among the arguments; pass it, or change what the tool says")
         here = here[name]
     return here
 

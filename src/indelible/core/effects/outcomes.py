@@ -25,7 +25,7 @@ def outcome_json(outcome: Outcome, screen: Screen | None = None) -> bytes:
 def result_json(value: Any, screen: Screen | None, max_bytes: int | None = None) -> bytes:
     """Gives the bytes by which a result is recorded."""
     recorded = encode(value, root="result", max_bytes=max_bytes)
-    return recorded if screen is None else screen.result(recorded)
+    return recorded if screen is None else screen.result(recorded, value)
 
 
 def error_json(error: BaseException, screen: Screen | None = None) -> bytes:

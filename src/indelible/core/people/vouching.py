@@ -122,7 +122,7 @@ def name_in(claims: Mapping[str, Any]) -> str:
     Names are compared in folded form. An address that this would make another address is not used as a name.
     """
     address = _verified_address(claims)
-    return address if address is not None and folded(address) == address else voucher_in(claims).subject
+    return address if address is not None and address_of(folded(address)) == address else voucher_in(claims).subject
 
 
 # Rules

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -19,6 +19,7 @@ from uuid import UUID
 
 from indelible.core.privacy.detectors import DETECTORS, Detector, forged_in, found_in
 from indelible.core.values.canonical import decode, encode
+from indelible.core.values.left_out import Place, moved_fields
 from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall
 
@@ -47,6 +48,8 @@ _WRAPPED: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 # Where adapters put the blocks that a framework makes of what a tool gave: one for each item of a list.
 _BLOCKS: tuple[tuple[str, ...], ...] = ((), ("content",), ("gave",), ("gave", "$message", "data", "content"))
+Moved = Mapping[Place, Mapping[str, int | None]]
+_NOTHING_MOVED: Moved = {}
 _PATH = re.compile(r"(?:args|result|\*)(?:\.[^.\[\]]+|\[\])+")
 
 
@@ -120,13 +123,39 @@ class Redactor:
         ordered = tuple(sorted(secrets, key=len, reverse=True)[:_MOST_SECRETS])
         return Screen(redactor=self, args_json=args_json, recorded_args=recorded, secrets=ordered)
 
+    def check_named(self, args: Any, args_json: bytes) -> None:
+        """Raise `BadCall` if a rule names a field of the arguments that is recorded at another place than it says.
+
+        Args:
+            args: The arguments with their objects, as the tool gets them.
+            args_json: Their recorded form.
+        """
+        recorded = decode(args_json)
+        moved = moved_fields(args, recorded) if self._paths else {}
+        if moved and encode(self._value(recorded, "args", _ignore, moved)) != encode(
+            self._value(recorded, "args", _ignore)
+        ):
+            raise BadCall(
+                "redact names a field of a named tuple, or one that a model records under another name, so the rule "
+                "would not keep it out. A named tuple is recorded as a list: name its items with [], or use a dataclass"
+            )
+
     def mark(self, value: Any) -> Redacted:
         """Gives the mark of a value."""
         return Redacted(hmac.digest(self._key, REDACT_TAG + encode(value), sha256).hex())
 
-    def redacted(self, recorded: bytes, root: str, secrets: Sequence[str] = ()) -> bytes:
-        """Gives the recorded form of a value without what the rules or known secrets keep back."""
-        kept = self._value(decode(recorded), root, _ignore)
+    def redacted(self, recorded: bytes, root: str, secrets: Sequence[str] = (), value: Any = None) -> bytes:
+        """Gives the recorded form of a value without what the rules or known secrets keep back.
+
+        Args:
+            recorded: The recorded form.
+            root: How paths into it begin.
+            secrets: Texts that are kept out wherever they are.
+            value: The value itself, with its objects: rules name their fields.
+        """
+        tree = decode(recorded)
+        moved = moved_fields(value, tree) if self._paths else {}
+        kept = self._value(tree, root, _ignore, moved)
         if secrets:
             kept = self._each_text(kept, lambda text: self._without(text, secrets), secrets.__contains__)
         return encode(kept)
@@ -137,18 +166,18 @@ class Redactor:
 
     # Places that paths name
 
-    def _value(self, value: Any, root: str, note: Callable[[Any], None]) -> Any:
+    def _value(self, value: Any, root: str, note: Callable[[Any], None], moved: Moved = _NOTHING_MOVED) -> Any:
         here = [path.steps for path in self._paths if path.root == root]
         anywhere = [path.steps for path in self._paths if path.is_anywhere]
         if root == "result" and self._paths:
             items = list(_within_items(here))
             wrapped = [(*around, *steps) for around in _WRAPPED for steps in here]
             wrapped += [(*around, "[]", "text") for around in _BLOCKS if () in items]
-            kept = self._walked(self._unforged(value), wrapped, anywhere, note)
+            kept = self._walked(self._unforged(value), wrapped, anywhere, note, moved)
             inside = [*here, *(steps for steps in items if steps)]
             kept = self._each_text(kept, lambda text: self._in_json(text, inside, anywhere), _never)
         else:
-            kept = self._walked(self._unforged(value), here, anywhere, note)
+            kept = self._walked(self._unforged(value), here, anywhere, note, moved)
         if not self._detectors:
             return kept
         return self._each_text(kept, self._detected, lambda text: self._detected(text) != text)
@@ -168,20 +197,35 @@ class Redactor:
                 return value
 
     def _walked(
-        self, value: Any, here: list[tuple[str, ...]], anywhere: list[tuple[str, ...]], note: Callable[[Any], None]
+        self,
+        value: Any,
+        here: list[tuple[str, ...]],
+        anywhere: list[tuple[str, ...]],
+        note: Callable[[Any], None],
+        moved: Moved = _NOTHING_MOVED,
+        at: Place = (),
     ) -> Any:
         """Gives a value with marks where the paths lead; `here` are the steps that are left at this place."""
+        fields = moved.get(at, {})
+        if any(
+            number is None and _fits(steps[0], name) for steps in (*here, *anywhere) for name, number in fields.items()
+        ):
+            note(value)
+            return self.mark(value)
         if not isinstance(value, dict | list):
             return value
+        names = {number: name for name, number in fields.items()}
         items: Iterable[tuple[Any, Any]] = enumerate(value) if isinstance(value, list) else value.items()
         kept: list[tuple[Any, Any]] = []
         for name, item in items:
-            left = [steps[1:] for steps in (*here, *anywhere) if _fits(steps[0], name)]
+            said = {name, names.get(name, name)}
+            left = [steps[1:] for steps in (*here, *anywhere) if any(_fits(steps[0], one) for one in said)]
             if () in left and item is not None:
                 note(item)
                 kept.append((name, self.mark(item)))
             else:
-                kept.append((name, self._walked(item, [steps for steps in left if steps], anywhere, note)))
+                inner = [steps for steps in left if steps]
+                kept.append((name, self._walked(item, inner, anywhere, note, moved, (*at, name))))
         return [item for _, item in kept] if isinstance(value, list) else dict(kept)
 
     def _in_json(self, text: str, here: list[tuple[str, ...]], anywhere: list[tuple[str, ...]]) -> str:
@@ -256,9 +300,9 @@ class Screen:
     recorded_args: bytes = field(repr=False)
     secrets: tuple[str, ...] = field(repr=False)
 
-    def result(self, recorded: bytes) -> bytes:
-        """Gives what may be recorded of a result."""
-        return self.redactor.redacted(recorded, "result", self.secrets)
+    def result(self, recorded: bytes, value: Any) -> bytes:
+        """Gives what may be recorded of a result: of its recorded form, and of the objects in the value itself."""
+        return self.redactor.redacted(recorded, "result", self.secrets, value)
 
     def text(self, text: str) -> str:
         """Gives what may be recorded of a message or a reason."""

@@ -41,6 +41,13 @@ _WRONG: Mapping[str, ProblemType] = {
         "The record keeps values exactly, and JSON cannot say this one exactly: `path` names where it sits.",
         "Send it as text, as a smaller whole number, or leave it out.",
     ),
+    "unfit-arguments": ProblemType(
+        422,
+        "No call can have these arguments",
+        "They hold the mark of a redacted value, or lack what says which call it is: `detail` names it. Nothing was "
+        "recorded.",
+        "Send the value itself in the place of the mark, and all key fields.",
+    ),
     "too-large": ProblemType(
         413,
         "A payload is over a limit",

@@ -34,6 +34,51 @@ def left_out(value: Any, shown: Any, at: str, is_same: Callable[[Any, Any], bool
     return next((place for place in places if place is not None), None)
 
 
+Place = tuple[str | int, ...]
+"""Steps into a recorded value: names of members, and numbers of items."""
+
+
+def moved_fields(value: Any, recorded: Any, at: Place = ()) -> dict[Place, dict[str, int | None]]:
+    """Return the fields that are not recorded under their own names, by the place of the object that has them.
+
+    A field of a named tuple is recorded at its number. Of a field that a model writes otherwise, only the object is
+    known in which it is: its number is None.
+
+    Args:
+        value: The value that is recorded.
+        recorded: Its recorded form.
+        at: Its place.
+    """
+    kind: Any = type(value)
+    if getattr(kind, "__pydantic_root_model__", False) is True:
+        return moved_fields(value.root, recorded, at)
+    moved: dict[str, int | None] = {}
+    found: dict[Place, dict[str, int | None]] = {}
+    if isinstance(value, list | tuple) and isinstance(recorded, list):
+        names = getattr(kind, "_fields", ()) if isinstance(value, tuple) else ()
+        moved = {name: number for number, name in enumerate(names)}
+        for number, (item, one) in enumerate(zip(value, recorded, strict=False)):
+            found |= moved_fields(item, one, (*at, number))
+    for name, item in _members(value, kind):
+        if isinstance(recorded, dict) and name in recorded:
+            found |= moved_fields(item, recorded[name], (*at, name))
+        else:
+            moved[name] = None
+    return found | ({at: moved} if moved else {})
+
+
+def _members(value: Any, kind: Any) -> Iterable[tuple[str, Any]]:
+    """Return what an object has under names, except the fields that a model keeps out of its dump."""
+    if isinstance(value, Mapping):
+        return [(str.__str__(name), item) for name, item in value.items()]  # an enum's member has a hash of its own
+    if hasattr(kind, "model_fields") and hasattr(kind, "model_dump"):
+        own = [name for name, field in kind.model_fields.items() if not field.exclude]
+        names = [*own, *(value.model_extra or ())]
+    else:
+        names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
+    return [(name, getattr(value, name, None)) for name in names]
+
+
 def sort_sets(value: Any, shown: Any) -> None:
     """Sort the lists of a dump that stand for sets. The order of a set is another one in each process.
 

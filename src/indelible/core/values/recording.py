@@ -159,7 +159,7 @@ def _value_of_member(member: Enum) -> object:
 
 
 def _dump_of_model(model: Any) -> object:
-    return model.model_dump(mode="python")
+    return model.model_dump(mode="python", by_alias=False)  # whatever its class says: rules name the fields
 
 
 def _whole_dump_of_model(model: Any) -> object:

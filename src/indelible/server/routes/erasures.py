@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from indelible.core.privacy.forgetting import Erasure
+from indelible.engine.running import in_own_thread
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import resources
 from indelible.server.requests.strict import LARGEST_NUMBER, Body, CheckedName
@@ -61,4 +62,8 @@ def _shown(report: Erasure) -> ErasureShown:
 @erasures.post("/v1/erasures")
 async def erase(body: ErasureAsked, asked: Asking = asking("administer")) -> ErasureShown:
     """Erase values of a run or a person, or say what would go; what is still needed is kept, with the reason."""
-    return _shown(await asked.ledger.erase(by=asked.actor, **body.model_dump()))
+    try:
+        return _shown(await asked.ledger.erase(by=asked.actor, **body.model_dump()))
+    finally:
+        if not body.dry_run:  # a part of it may be gone, also if it was cut off
+            await in_own_thread(asked.ledgers.exports.drop, asked.caller.tenant)

@@ -12,6 +12,9 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from indelible.core.events import instant
+from indelible.core.ports import Store
+from indelible.core.privacy.forgetting import ERASED
+from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall, JournalError, UnknownExport
 from indelible.journal.exports.exporting import Exported, Form, check_form, export
 from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection, Whole
@@ -25,6 +28,9 @@ exports: APIRouter = resources("exports")
 BY_AUDITOR = asking("audit")
 Id = Annotated[str, Path(description="An export's id, as in exp_0123.")]
 Place = Annotated[int, Field(ge=0, le=2**53 - 1)]
+_IS_ERASURE = f'"type":"{ERASED}"'.encode()
+_MOST_WAITING = 1000
+_PAGE = 1000
 _TYPES: dict[Form, str] = {
     "bundle": "application/zip",
     "html": "text/html",
@@ -112,6 +118,10 @@ def _make(asked: Asking, job: Job, path: FilePath) -> Exported:
     ledger, ordered = asked.ledger, job.ordered
     with suppress(JournalError):  # without a key that it can use, what was signed before is exported
         ledger.blocking.seal()
+    journal = ledger._engine.recorded.journal
+    size = journal.tree(job.tenant).size
+    known = _erasures(ledger._engine.recorded, job.tenant, size)
+    job.erased_since = lambda: bool(_erasures(ledger._engine.recorded, job.tenant, size) - known)
     return export(
         ledger._engine.recorded,
         job.tenant,
@@ -122,6 +132,17 @@ def _make(asked: Asking, job: Job, path: FilePath) -> Exported:
         query=ordered.query,
         progress=progress,
     )
+
+
+def _erasures(store: Store, tenant: str, start: int) -> set[tuple[str, int]]:
+    """Return the erasures from a place of the journal on, also by other programs, and those not in the journal yet."""
+    waiting = store.journal.pending(tenant, _MOST_WAITING)  # first: meanwhile it may be taken into the journal
+    told = [(run_id, seq, event) for run_id, seq, _ in waiting for event in store.events(tenant, run_id, seq - 1, 1)]
+    found = {(run_id, seq) for run_id, seq, event in told if event.seq == seq and _IS_ERASURE in event.body}
+    while page := store.journal.entries(tenant, start, _PAGE):
+        found |= {(entry.run_id, entry.seq) for entry in page if _IS_ERASURE in entry.body}
+        start = page[-1].index + 1
+    return found
 
 
 def _selection(body: ExportAsked) -> Selection:
@@ -156,6 +177,9 @@ async def show_export(export_id: Id, asked: Asking = BY_AUDITOR) -> Response:
 async def fetch_export(export_id: Id, asked: Asking = BY_AUDITOR) -> Response:
     """Fetch the file of an export that is done; `Repr-Digest` is its SHA-256."""
     job = _find(asked, export_id)
+    if await in_own_thread(job.erased_since):
+        asked.ledgers.exports.drop(job.tenant)
+        job = _find(asked, export_id)
     if job.state != "done" or job.sha256 is None:
         why = job.why or f"{job.done} of {'?' if job.total is None else job.total} events so far"
         raise HTTPException(409, f"{job.id} is {job.state}: {why}; look at GET /v1/exports/{job.id}")

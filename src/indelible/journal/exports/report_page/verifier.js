@@ -1714,6 +1714,50 @@ var verifier = (function(exports) {
 		}
 		return toHex(await sha256(concat(...pieces)));
 	}
+	// src/record/labels.ts
+	/** The letters that a label of a domain stands for (RFC 3492: `xn--bcher-kva` is `bücher`), or null. */
+	var LONGEST_LABEL = 63;
+	function lettersOf(label) {
+		if (!label.startsWith("xn--") || label.length > LONGEST_LABEL || !/^[\x00-\x7f]*$/.test(label)) return null;
+		const coded = label.slice(4);
+		const plain = Math.max(coded.lastIndexOf("-"), 0);
+		const letters = Array.from(coded.slice(0, plain), (letter) => letter.codePointAt(0));
+		let at = plain > 0 ? plain + 1 : 0;
+		let [point, place, bias] = [
+			128,
+			0,
+			72
+		];
+		while (at < coded.length) {
+			const before = place;
+			for (let [weight, step] = [1, 36];; step += 36) {
+				const digit = digitOf(coded[at++]);
+				if (digit === null) return null;
+				place += digit * weight;
+				const threshold = Math.min(Math.max(step - bias, 1), 26);
+				if (digit < threshold) break;
+				weight *= 36 - threshold;
+			}
+			bias = biasAfter(place - before, letters.length + 1, letters.length === plain);
+			point += Math.floor(place / (letters.length + 1));
+			place %= letters.length + 1;
+			if (point > 1114111 || point >= 55296 && point <= 57343) return null;
+			letters.splice(place++, 0, point);
+		}
+		return letters.length > plain ? String.fromCodePoint(...letters) : null;
+	}
+	function digitOf(letter) {
+		if (letter === void 0) return null;
+		if (/[a-z]/i.test(letter)) return letter.toLowerCase().charCodeAt(0) - 97;
+		return /[0-9]/.test(letter) ? Number(letter) + 26 : null;
+	}
+	function biasAfter(delta, size, isFirst) {
+		let rest = Math.floor(delta / (isFirst ? 700 : 2));
+		rest += Math.floor(rest / size);
+		let bias = 0;
+		for (; rest > 455; bias += 36) rest = Math.floor(rest / 35);
+		return bias + Math.floor(36 * rest / (rest + 38));
+	}
 	// src/record/names.ts
 	/** People's names: when two of them are one person's, and when one could be taken for another (docs/reference/permissions.md). */
 	var FOLDS = rules_default.folds;
@@ -1726,9 +1770,20 @@ var verifier = (function(exports) {
 		return SEEN.test(text) && [...text].length <= MOST_LETTERS && !text.includes("\0");
 	}
 	function folded(name) {
-		const drawn = name.replace(DRAWS_NOTHING, "").normalize("NFKC");
+		const plain = foldedText(name);
+		const at = plain.lastIndexOf("@");
+		if (at < 0) return plain;
+		const labels = plain.slice(at + 1).replaceAll("。", ".").replace(/[. ]+$/, "").split(".");
+		return `${plain.slice(0, at)}@${labels.map(foldedLabel).join(".")}`;
+	}
+	function foldedText(text) {
+		const drawn = text.replace(DRAWS_NOTHING, "").normalize("NFKC");
 		const plain = Array.from(drawn, (letter) => FOLDS[letter] ?? letter.toLowerCase()).join("").normalize("NFKC").split(/\p{Z}+/u).filter(Boolean).join(" ");
-		return plain === name ? plain : folded(plain);
+		return plain === text ? plain : foldedText(plain);
+	}
+	function foldedLabel(label) {
+		const letters = foldedText(lettersOf(label) ?? "");
+		return letters === "" || letters.startsWith("xn--") || /[.\u3002@ ]/.test(letters) ? label : letters;
 	}
 	var shapeOf = (name) => Array.from(folded(name), (letter) => TWINS[letter] ?? letter).join("");
 	/** Case, width, composition and what nobody sees do not make two people of one. */
