@@ -16,7 +16,7 @@ import pytest
 from indelible import GrantTerms, Ledger, Refused, RunningEffect, Succeeded, ToolCall, migrate
 from indelible.cli.doctor.command import examine
 from indelible.cli.opening import Where
-from indelible.errors import Misconfigured, ResultNotRecorded, StoreUnavailable
+from indelible.errors import IndelibleError, Misconfigured, ResultNotRecorded, StoreUnavailable
 from indelible.stores import is_postgres
 from tests.journal.attacked_world import POLICY
 from tests.journal.decided import approve, ask, refund
@@ -137,3 +137,26 @@ def test_98_doctor_names_triggers_rules_and_row_policies_of_users(store_url: str
     assert check.verdict == "warn"
     names = ("away", "gone", "mine") if is_postgres(store_url) else ("away_INSERT", "away_UPDATE")
     assert all(name in check.says for name in names)
+
+
+def test_98_a_handlers_own_transaction_is_undone_if_its_settlement_is_kept_away(store_url: str, tmp_path: Path) -> None:
+    migrate(store_url, keys=tmp_path / "keys")
+    is_on_postgres = is_postgres(store_url)
+
+    def handler(effect: RunningEffect) -> str:
+        with effect.transaction() as connection:
+            connection.execute("CREATE TABLE own (amount INTEGER)")
+            if is_on_postgres:
+                body = "BEGIN RETURN NULL; END"
+                connection.execute(f"CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
+                trigger = "BEFORE INSERT ON indelible_events FOR EACH ROW EXECUTE FUNCTION away()"
+            else:
+                trigger = "BEFORE INSERT ON indelible_events BEGIN SELECT RAISE(IGNORE); END"
+            connection.execute(f"CREATE TRIGGER away {trigger}")
+        return "paid"
+
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
+        with pytest.raises(IndelibleError):
+            ledger.run(charge(1), handler)
+        assert ledger.run(charge(2), lambda effect: "paid") == "paid", "the trigger went with the rest"
+        assert ledger.effects(run_id="order-1")[0].status != "succeeded"
