@@ -44,7 +44,7 @@ from indelible.integrations.claude_calls import (
     turn_in,
     without_folder,
 )
-from indelible.integrations.claude_words import cut, decided, may_run, was_done
+from indelible.integrations.claude_words import cut, decided, may_run, was_done, why_untellable
 from indelible.integrations.entries import Entry
 from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError, text_in
@@ -192,8 +192,12 @@ class LedgerHooks:
         refusal = await visit.begin(self._ledger.run(call, visit.enter, on_replay=visit.note_replay, **words))
         if refusal is not None:
             return decided("deny", refusal)
-        self._visits.setdefault(_place_of(event, event), []).append(visit)
         approved, said = (without_folder(args, call) for args in (visit.effect.args, call.args))
+        untellable = why_untellable(approved, said)
+        if untellable is not None:
+            await visit.report(ToolError(untellable))
+            return decided("deny", f"{call.tool} was not carried out: {untellable}")
+        self._visits.setdefault(_place_of(event, event), []).append(visit)
         visit.said.add(said_hash(approved))
         return may_run(approved, said, allows=self._allows, is_sdk=True)
 
