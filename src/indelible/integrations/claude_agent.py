@@ -29,6 +29,7 @@ from indelible import (
     Ledger,
     MayHaveHappened,
     NothingHappened,
+    Refused,
     RunningEffect,
     ToolCall,
 )
@@ -195,7 +196,7 @@ class LedgerHooks:
         approved, said = (without_folder(args, call) for args in (visit.effect.args, call.args))
         untellable = why_untellable(approved, said)
         if untellable is not None:
-            await visit.report(ToolError(untellable))
+            await visit.report(Refused(untellable))
             return decided("deny", f"{call.tool} was not carried out: {untellable}")
         self._visits.setdefault(_place_of(event, event), []).append(visit)
         visit.said.add(said_hash(approved))
@@ -369,7 +370,7 @@ class _Visit:
         self._report.set_exception(outcome)
         try:
             await self._task
-        except (ToolError, MayHaveHappened, NothingHappened):
+        except (ToolError, MayHaveHappened, NothingHappened, Refused):
             return
 
 
