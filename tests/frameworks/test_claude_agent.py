@@ -324,6 +324,19 @@ async def test_claude_codes_tools_get_the_arguments_that_were_edited(ledger: Asy
     assert shell.ran == ["git push --dry-run"]
 
 
+async def test_96_an_edit_that_claude_code_would_read_as_another_is_not_carried_out(ledger: AsyncLedger) -> None:
+    shell, words = Shell(), {"approval": "required", "allows": True}
+    await push(ledger, shell, **words)
+    (question,) = await ledger.approvals(status="pending")
+    edit = {"command": "git push", "timeout": 2**53 + 1}
+    edited = await ledger.edit_approval(question, edit, digest=question.digest, by="ana")
+    await ledger.approve(edited, digest=edited.digest, by="bob")
+    assert "toolu_1" in (await push(ledger, shell, **words)).errors
+    effect = await ledger.get_effect(question.effect_id)
+    assert effect is not None
+    assert (effect.status, shell.ran) == ("failed", [])
+
+
 class Beside(ScriptedClaude):
     """Subagents at once: every PreToolUse, then every tool, then every PostToolUse."""
 

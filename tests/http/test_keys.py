@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import io
+import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import copy_context
 from datetime import timedelta
 from typing import Any
@@ -366,3 +369,54 @@ def test_a_name_that_the_package_does_not_have_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="Nothing"):
         _ = indelible.http.Nothing
+
+
+async def _parts() -> AsyncIterator[bytes]:
+    yield b"a"
+    yield b"b"
+
+
+def _form() -> aiohttp.FormData:
+    form = aiohttp.FormData({"amount": "5"})
+    form.add_field("file", io.BytesIO(b"content"), filename="a")
+    return form
+
+
+BODIES: dict[str, Callable[[], Any]] = {
+    "bytes": lambda: b"content",
+    "text": lambda: "content",
+    "a bytearray": lambda: bytearray(b"content"),
+    "a memoryview": lambda: memoryview(b"content"),
+    "a form": lambda: {"amount": "5"},
+    "an upload": _form,
+    "bytes in memory": lambda: io.BytesIO(b"content"),
+    "text in memory": lambda: io.StringIO("content"),
+    "a payload": lambda: aiohttp.JsonPayload({"amount": 5}),
+    "a stream": _parts,
+}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("name", sorted(BODIES))
+def test_each_body_of_aiohttp_is_sent_with_a_key_and_counts_as_sent(
+    name: str, is_lost: bool, quick: Ledger, provider: Provider
+) -> None:
+    provider.always = "swallow" if is_lost else "ok"
+
+    async def handler(effect: RunningEffect) -> Any:
+        async with (
+            aiohttp.ClientSession(middlewares=(idempotency,)) as session,
+            session.post(provider.url, data=BODIES[name]()) as response,
+        ):
+            return await response.json()
+
+    with suppress(aiohttp.ClientError):
+        run(quick, handler, marks_sending=True)
+    assert quick.effects()[0].status == ("in_doubt" if is_lost else "succeeded")
+    assert [(key is not None, bool(body)) for _, _, key, body in provider.requests] == [(True, True)]
+
+
+def test_an_aiohttp_that_cannot_read_a_body_before_it_is_sent_is_not_imported() -> None:
+    program = "import aiohttp.payload; del aiohttp.payload.Payload.as_bytes; import indelible.http.aiohttp"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, "3.12.1 or newer" in done.stderr) == (1, True)

@@ -9,6 +9,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,39 @@ def test_edited_arguments_with_redacted_parts_are_not_carried_out(ledger: Ledger
     assert failed.status == "failed"
     (place,) = (effect for effect in ledger.effects() if effect.id != failed.id)
     assert stands_for(place) == failed.id, "what stands at the place of the edited call"
+
+
+UNTELLABLE = [2**53 + 1, -(2**53) - 1, 10**23, 10**400, Decimal("1.1"), {"deep": [2**60 + 1]}]
+
+
+@pytest.mark.parametrize("value", UNTELLABLE, ids=lambda value: str(value)[:20])
+@pytest.mark.parametrize("allows", [True, False])
+def test_96_an_edit_that_claude_code_would_read_as_another_is_not_carried_out(
+    ledger: Ledger, tmp_path: Path, value: Any, allows: bool
+) -> None:
+    """Claude Code is JavaScript: it would run another number than the one that was shown and approved."""
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", defers=True, allows=allows)
+    hook.answer(told(args={"command": "pay", "to": 1}))
+    (question,) = ledger.approvals(status="pending")
+    edit = {"command": "pay", "to": value, "cwd": "/work"}
+    edited = ledger.edit_approval(question, edit, digest=question.digest, by="ana")
+    ledger.approve(edited, digest=edited.digest, by="bob")
+    denial(hook.answer(told(args={"command": "pay", "to": 1})))
+    effect = ledger.get_effect(question.effect_id)
+    assert effect is not None
+    assert effect.status == "failed"
+
+
+@pytest.mark.parametrize("value", [2**53, -(2**53), 2**53 + 2, 1.5, 10**22, True, [1], "9007199254740993"])
+def test_an_edit_that_claude_code_reads_as_it_is_runs(ledger: Ledger, tmp_path: Path, value: Any) -> None:
+    hook = ClaudeCodeHook(ledger, tmp_path / "claims", approval="required", defers=True, allows=True)
+    hook.answer(told(args={"command": "pay", "to": 1}))
+    (question,) = ledger.approvals(status="pending")
+    edit = {"command": "pay", "to": value, "cwd": "/work"}
+    edited = ledger.edit_approval(question, edit, digest=question.digest, by="ana")
+    ledger.approve(edited, digest=edited.digest, by="bob")
+    answer = hook.answer(told(args={"command": "pay", "to": 1}))
+    assert json.loads(json.dumps(answer))["hookSpecificOutput"]["updatedInput"]["to"] == value
 
 
 def test_each_question_is_about_its_own_arguments(ledger: Ledger, tmp_path: Path) -> None:

@@ -567,8 +567,8 @@ _SERVER = (
         promise="people.md: the server uses state and nonce; a token answers this very sign-in",
         file="server/signin/oidc.py",
         where="_check_is_for_us",
-        old='if not is_ours or not compare_digest(str(claims["nonce"]).encode(), secrets.nonce.encode()):',
-        new="if not is_ours:",
+        old=' or not compare_digest(str(claims["nonce"]).encode(errors="replace"), secrets.nonce.encode()):',
+        new=":",
         tests=("tests/server/test_oidc.py",),
     ),
     Bug(

@@ -23,6 +23,7 @@ from indelible import (
     Ledger,
     MayHaveHappened,
     NothingHappened,
+    Resource,
     RunningEffect,
     Succeeded,
     ToolCall,
@@ -370,6 +371,71 @@ def test_a_ledger_without_rules_makes_no_key(sqlite_url: str, tmp_path: Path, mo
     with Ledger.open(sqlite_url) as ledger:
         ledger.run(login(), Count())
     assert list(tmp_path.rglob("redaction.key")) == []
+
+
+# ── what is not covered ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _resource_of(args: dict[str, Any]) -> Resource:
+    return Resource(namespace="bank", type="card", id=args["card"])
+
+
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [
+        ({"scope": "args.card"}, True),
+        ({"turn": "args.card"}, True),
+        ({"exclusive": _resource_of}, True),
+        ({"resource": _resource_of}, False),
+        ({"key": ["card"]}, False),
+        ({"varies": ["card"]}, False),
+        ({"subject": "args.card"}, False),
+    ],
+)
+def test_95_what_is_made_of_a_redacted_argument_is_told_as_the_page_says(
+    words: dict[str, Any], is_told: bool, store_url: str
+) -> None:
+    migrate(store_url)
+    with Ledger.open(store_url, seal=False, run="order-1") as ledger:
+
+        @ledger.tool(side_effect="payment", redact=["args.card"], **words)
+        def pay(card: str, amount: int = 5) -> str:
+            return "paid"
+
+        assert pay(CANARY) == "paid"
+    assert any(CANARY.encode() in content for _, content in stored(store_url)) is is_told
+
+
+def test_95_a_probe_gets_marks_and_what_it_answers_by_itself_is_told_as_the_page_says(store_url: str) -> None:
+    migrate(store_url)
+    asked: list[Any] = []
+
+    def lose(effect: RunningEffect) -> None:
+        raise TimeoutError
+
+    def find_out(effect: Any) -> Any:
+        asked.append(effect.args["card"])
+        return Succeeded({"echo": CANARY, "card": CANARY})
+
+    with Ledger.open(store_url, seal=False) as ledger:
+        words: dict[str, Any] = {
+            "side_effect": "payment",
+            "redact": ["args.card", "result.card"],
+            "reconcile": find_out,
+        }
+        for run, is_made_again in (("a", True), ("b", False)):
+            call = ToolCall(run_id=run, tool="pay", args={"card": CANARY})
+            with pytest.raises(TimeoutError):
+                ledger.run(call, lose, **words)
+            (lost,) = ledger.effects(run_id=run)
+            if is_made_again:
+                ledger.run(call, lose, **words)
+            else:
+                ledger.reconcile(effects=[lost])
+            value: Any = ledger.effects(run_id=run)[0].detail
+            assert isinstance(value["card"], Redacted)
+            assert (value["echo"] == CANARY) is not is_made_again
+    assert [type(card) for card in asked] == [Redacted, Redacted]
 
 
 # ── objects ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -83,8 +83,29 @@ class FakeProvider:
         usual = {"iss": self.url, "aud": CLIENT, "iat": now, "exp": now + 60, "nonce": asked["nonce"], **self.claims}
         told = {name: value for name, value in {**usual, **self.bent.get("token", {})}.items() if value is not None}
         key, algorithm, kid = self.signing
-        token = jwt.encode(told, key, algorithm=algorithm, headers={"kid": kid} if kid else None)
+        head = {"kid": kid} if kid else {}
+        if self.bent.keys() & {"token", "head"}:
+            token = _signed({"alg": algorithm, **head, **self.bent.get("head", {})}, told, key, algorithm)
+        else:
+            token = jwt.encode(told, key, algorithm=algorithm, headers=head)
         return 200, [], {"access_token": "x", "token_type": "Bearer", "id_token": token}
+
+
+DEEP, LONG = "much nested", "a number of many digits"
+"""Texts that stand for what Python writes to no JSON."""
+
+
+def _signed(head: dict[str, Any], claims: dict[str, Any], key: Any, algorithm: str) -> str:
+    """Sign what PyJWT would refuse to sign."""
+    parts = [urlsafe_b64encode(_raw(part)).rstrip(b"=") for part in (head, claims)]
+    signature = jwt.get_algorithm_by_name(algorithm).sign(b".".join(parts), key)
+    return b".".join([*parts, urlsafe_b64encode(signature).rstrip(b"=")]).decode()
+
+
+def _raw(part: dict[str, Any]) -> bytes:
+    text = json.dumps(part).encode()
+    text = text.replace(json.dumps(DEEP).encode(), b"[" * 100_000 + b"]" * 100_000)
+    return text.replace(json.dumps(LONG).encode(), b"9" * 10_000)
 
 
 def _flat(text: str) -> dict[str, str]:

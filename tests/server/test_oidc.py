@@ -20,7 +20,7 @@ from indelible.server.signin.oidc import Provider
 from tests.server.desk import Desk, sent_off, signed_in
 from tests.server.office import House
 from tests.server.places import ROOT
-from tests.server.provider import CLIENT
+from tests.server.provider import CLIENT, DEEP, LONG
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +83,55 @@ def test_a_token_that_is_not_for_this_is_refused(desk: Desk, what: str) -> None:
     browser = desk.browser()
     assert signed_in(browser).status_code == 401
     assert browser.get("/v1/me").status_code == 401
+
+
+ODD: dict[str, Any] = {
+    "a text": "x",
+    "a text with half a character": "\ud800",
+    "a text with a zero": "a\0b",
+    "a long text": "x" * 20_000,
+    "a number": 7,
+    "a negative number": -1,
+    "a very large number": 10**400,
+    "an endless number": float("inf"),
+    "no number": float("nan"),
+    "a fraction": 1.5,
+    "a truth": True,
+    "null": None,
+    "a list": ["x"],
+    "a list of lists": [["x"]],
+    "an empty list": [],
+    "an object": {"x": 1},
+    "a list of odd things": [None, 7, {"x": []}, "\ud800"],
+    "much nested": DEEP,
+    "many digits": LONG,
+}
+ODD_ADDRESSES = {f"an address with {what}": f"{one}@example.com" for what, one in ODD.items() if isinstance(one, str)}
+BENT: list[tuple[str, str]] = [
+    *((claim, what) for claim in ("aud", "exp", "nonce", "sub", "email") for what in ODD),
+    *((claim, "a list") for claim in ("iss", "azp", "iat", "nbf", "email_verified", "groups", "jti")),
+    *(("email", what) for what in ODD_ADDRESSES),
+]
+
+
+@pytest.mark.parametrize(("claim", "what"), BENT)
+def test_87_an_odd_claim_is_no_fault_of_the_server(desk: Desk, claim: str, what: str) -> None:
+    """It is refused, or passed over where nothing rests on it."""
+    desk.configure(allowed=(read_allowed("email=*@example.com:auditor"), read_allowed("dept=it:auditor")))
+    email = f"{claim}-{what.replace(' ', '-')}@example.com"
+    desk.provider.claims = {"sub": email, "email": email, "email_verified": claim != "sub", "dept": "it"}
+    desk.provider.bent = {"token": {claim: (ODD | ODD_ADDRESSES)[what]}}
+    browser = desk.browser()
+    status = signed_in(browser).status_code
+    assert status in (200, 401, 403)
+    assert (browser.get("/v1/me").status_code == 200) == (status == 200)
+
+
+@pytest.mark.parametrize("place", ["kid", "alg", "crit"])
+@pytest.mark.parametrize("what", ["a number", "a list", "an object", "a text with half a character", "much nested"])
+def test_87_an_odd_head_of_a_token_is_no_fault_of_the_server(desk: Desk, what: str, place: str) -> None:
+    desk.provider.bent = {"head": {place: ODD[what]}}
+    assert signed_in(desk.browser()).status_code in (200, 401)
 
 
 WRONG_SIGNATURES: dict[str, Any] = {

@@ -10,9 +10,15 @@ from indelible.http.leaving import LARGEST_BODY, Leaving, leaving, needs_key, re
 
 try:
     import aiohttp
+    import aiohttp.payload
     from aiohttp.client_middlewares import ClientHandlerType
+
+    if not hasattr(aiohttp.payload.Payload, "as_bytes"):
+        raise ImportError(f"aiohttp {aiohttp.__version__} cannot read a body before it is sent")
 except ImportError as missing:
-    raise ImportError("indelible.http.aiohttp needs aiohttp 3.12 or newer: pip install 'aiohttp>=3.12'") from missing
+    raise ImportError(
+        "indelible.http.aiohttp needs aiohttp 3.12.1 or newer: pip install 'aiohttp>=3.12.1'"
+    ) from missing
 
 __all__ = ["idempotency"]
 
@@ -66,7 +72,7 @@ async def _body_of(request: aiohttp.ClientRequest) -> bytes | None:
     if isinstance(body, bytes):
         return body
     is_small = body.size is not None and body.size <= LARGEST_BODY
-    return await body.as_bytes() if is_small else None
+    return bytes(await body.as_bytes()) if is_small else None  # it may be a bytearray or a memoryview
 
 
 def _refuse_other_middlewares(kind: Any) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from indelible.http.httpx_requests import AsyncMarked, Marked, refuse_other_mounts
 
 try:
@@ -10,7 +12,7 @@ except ImportError as missing:
     raise ImportError("indelible.http.httpx needs httpx: pip install httpx") from missing
 
 # The first one whose connections tell when they write.
-if tuple(map(int, httpx.__version__.split(".")[:2])) < (0, 23):
+if tuple(map(int, re.findall("[0-9]+", httpx.__version__)[:2])) < (0, 23):
     raise ImportError(f"indelible.http.httpx needs httpx 0.23 or newer, not {httpx.__version__}: pip install -U httpx")
 
 __all__ = ["AsyncIdempotencyTransport", "IdempotencyTransport"]

@@ -29,6 +29,7 @@ from indelible import (
     Ledger,
     MayHaveHappened,
     NothingHappened,
+    Refused,
     RunningEffect,
     ToolCall,
 )
@@ -44,7 +45,7 @@ from indelible.integrations.claude_calls import (
     turn_in,
     without_folder,
 )
-from indelible.integrations.claude_words import cut, decided, may_run, was_done
+from indelible.integrations.claude_words import cut, decided, may_run, was_done, why_untellable
 from indelible.integrations.entries import Entry
 from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError, text_in
@@ -192,8 +193,12 @@ class LedgerHooks:
         refusal = await visit.begin(self._ledger.run(call, visit.enter, on_replay=visit.note_replay, **words))
         if refusal is not None:
             return decided("deny", refusal)
-        self._visits.setdefault(_place_of(event, event), []).append(visit)
         approved, said = (without_folder(args, call) for args in (visit.effect.args, call.args))
+        untellable = why_untellable(approved, said)
+        if untellable is not None:
+            await visit.report(Refused(untellable))
+            return decided("deny", f"{call.tool} was not carried out: {untellable}")
+        self._visits.setdefault(_place_of(event, event), []).append(visit)
         visit.said.add(said_hash(approved))
         return may_run(approved, said, allows=self._allows, is_sdk=True)
 
@@ -365,7 +370,7 @@ class _Visit:
         self._report.set_exception(outcome)
         try:
             await self._task
-        except (ToolError, MayHaveHappened, NothingHappened):
+        except (ToolError, MayHaveHappened, NothingHappened, Refused):
             return
 
 

@@ -39,7 +39,7 @@ from indelible.integrations.claude_calls import (
     turn_in,
     without_folder,
 )
-from indelible.integrations.claude_words import SKILL, cut, decided, may_run, was_done
+from indelible.integrations.claude_words import SKILL, cut, decided, may_run, was_done, why_untellable
 from indelible.integrations.injected import recorded
 from indelible.integrations.results import ToolError
 from indelible.integrations.telling import heard_of, heard_of_answer
@@ -149,11 +149,17 @@ class ClaudeCodeHook:
             args = dict(call.args)  # parts of what is recorded are marks; what was said is what runs
         else:
             why = "its arguments were edited, and parts of them are redacted, so Claude Code cannot be told them"
-            self._ledger.commit(claim, Failed(why))
-            return decided("deny", f"{call.tool} was not carried out: {why}")
+            return self._not_told(claim, why)
         approved, said = without_folder(args, call), without_folder(call.args, call)
+        untellable = why_untellable(approved, said)
+        if untellable is not None:
+            return self._not_told(claim, untellable)
         self._begun = claim, kept.keep(claim, {said_hash(said), said_hash(approved)})
         return may_run(approved, said, allows=self._allows)
+
+    def _not_told(self, claim: Claim, why: str) -> Answer:
+        self._ledger.commit(claim, Failed(why))
+        return decided("deny", f"{claim.effect.tool} was not carried out: {why}")
 
     def take_back(self) -> None:
         """Give back the call that the last answer let in. Call it if that was not told, and the tool is stopped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -53,6 +54,22 @@ def may_run(
     edited = decided("allow" if allows else "ask", "its arguments were edited by who approved it")
     edited["hookSpecificOutput"]["updatedInput"] = dict(approved)
     return edited
+
+
+def why_untellable(approved: Mapping[str, Any], args: Mapping[str, Any]) -> str | None:
+    """Return why Claude Code cannot be told edited arguments, or None.
+
+    Claude Code is JavaScript, which reads each number of JSON as a double: it would run another one than was approved.
+    """
+    if is_same(approved, args):
+        return None
+    try:
+        read = json.loads(json.dumps(dict(approved)), parse_int=float)
+    except TypeError:
+        read = None  # JSON has no such value, as a decimal
+    return (
+        None if read == approved else "its arguments were edited to a value that Claude Code would read as another one"
+    )
 
 
 def was_done(effect: Effect, value: Any) -> str:

@@ -10,6 +10,7 @@ import string
 
 _LOWERED = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 _LONGEST_LABEL = 63
+_LONGEST_ADDRESS = 320
 
 
 def lowered(text: str) -> str:
@@ -19,6 +20,8 @@ def lowered(text: str) -> str:
 
 def address_of(text: str) -> str | None:
     """Return an e-mail address as it is compared, or None if the text is not an address."""
+    if len(text) > _LONGEST_ADDRESS or not text.isprintable():
+        return None
     name, at, domain = text.partition("@")
     asked = domain_of(domain)
     return None if not name or not at or asked is None else f"{lowered(name)}@{asked}"

@@ -108,10 +108,11 @@ class Vouched:
 def voucher_in(claims: Mapping[str, Any]) -> Voucher:
     """Return who vouches, and for whom; raise `NotAuthenticated` if the provider names no person."""
     subject = claims["sub"]
-    if not isinstance(subject, str) or not subject.strip() or not subject.isascii() or len(subject) > LONGEST_SUBJECT:
+    is_text = isinstance(subject, str) and subject.isascii() and subject.isprintable()
+    if not is_text or not subject.strip() or len(subject) > LONGEST_SUBJECT:
         raise NotAuthenticated(
-            f"the provider's token has no usable sub (1 to {LONGEST_SUBJECT} ASCII characters), so it names no person; "
-            "correct the provider's configuration"
+            f"the provider's token has no usable sub (1 to {LONGEST_SUBJECT} printable ASCII characters), so it "
+            "names no person; correct the provider's configuration"
         )
     return Voucher(str(claims["iss"]), subject)
 

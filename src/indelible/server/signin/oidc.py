@@ -122,7 +122,8 @@ class Provider:
                 leeway=_LEEWAY,
                 options={"require": ["exp", "iat", "iss", "aud", "sub", "nonce"]},
             )
-        except jwt.PyJWTError as problem:
+        # PyJWT also raises what Python raises for a claim of another type, as a time that is a list.
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as problem:
             raise NotAuthenticated(f"the provider's token is not good: {problem}; begin again at /signin") from problem
         _check_is_for_us(claims, self.client_id, secrets)
         return claims
@@ -187,7 +188,7 @@ def _check_is_for_us(claims: Mapping[str, Any], client_id: str, secrets: Secrets
     """Raises unless a token answers this very sign-in, and is for nobody else too."""
     others = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
     is_ours = claims.get("azp", None if others else client_id) == client_id
-    if not is_ours or not compare_digest(str(claims["nonce"]).encode(), secrets.nonce.encode()):
+    if not is_ours or not compare_digest(str(claims["nonce"]).encode(errors="replace"), secrets.nonce.encode()):
         raise NotAuthenticated("the provider's token is for another sign-in; begin again at /signin")
 
 
