@@ -29,7 +29,8 @@ from crewai.tools import BaseTool, tool
 from crewai.tools.memory_tools import RememberTool
 from crewai.tools.tool_failure import ToolExecutionFailedError
 
-from indelible import Ledger, instrument, migrate
+from indelible import Ledger, Policy, instrument, migrate, rule
+from indelible.core.policy.policy import Asked
 from indelible.errors import BadCall
 from indelible.integrations.crewai import LedgerTools
 from indelible.integrations.ways import WAYS
@@ -426,6 +427,60 @@ def test_a_program_hears_of_a_call_that_waits_by_an_exception(ledger: Ledger) ->
         assert stopped.value.record.failure.details["type"] == "indelible.approval"
         decide(ledger)
         assert charge.run(5) == "charged"
+
+
+def by_a_crew(ledger: Ledger, inside: Callable[[], Any]) -> None:
+    @tool
+    def bill(order: str) -> str:
+        """Bills."""
+        return str(inside())
+
+    crew_of(agent_of([called("bill", "b1", order="o1")], tools=[bill])).kickoff()
+
+
+def by_the_same_name(ledger: Ledger, inside: Callable[[], Any]) -> None:
+    """A model of the tool inside may use the same name, too."""
+
+    @tool("charge")
+    def around(amount: int) -> str:
+        """Charges more."""
+        return str(inside())
+
+    around.run(amount=1)
+
+
+def by_a_handler(ledger: Ledger, inside: Callable[[], Any]) -> None:
+    ledger.tool(side_effect="read")(inside)()
+
+
+@pytest.mark.parametrize("by", [by_a_crew, by_the_same_name, by_a_handler])
+@pytest.mark.parametrize("enters", ["run", "arun"])
+def test_88_a_tool_that_runs_inside_of_another_call_asks_for_itself(
+    tmp_path: Path, by: Callable[[Ledger, Callable[[], Any]], None], enters: str
+) -> None:
+    @rule("much", tool="charge")
+    def much(asked: Asked) -> str:
+        return "ask" if asked.args["amount"] > 1 else "allow"
+
+    @tool("charge")
+    async def pays_slowly(amount: int) -> str:
+        """Charges."""
+        DONE.append("charged")
+        return "charged"
+
+    def inside() -> str:
+        with suppress(ToolExecutionFailedError):
+            return str(charge.run(amount=5) if enters == "run" else asyncio.run(pays_slowly.arun(amount=5)))
+        return "waits"
+
+    with (
+        Ledger.open(f"sqlite:///{tmp_path}/asking.db", policy=Policy.of(much)) as ledger,
+        instrument(ledger),
+        ledger.in_run("order-1"),
+    ):
+        by(ledger, inside)
+        (asked,) = ledger.approvals(status="pending")
+        assert (asked.tool, DONE) == ("charge", [])
 
 
 def test_an_agent_that_has_the_adapter_is_guarded_once_and_undone_it_is_plain(ledger: Ledger) -> None:

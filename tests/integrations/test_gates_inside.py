@@ -34,7 +34,8 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from indelible import Ledger, instrument
-from indelible.errors import ApprovalPending, BadCall, NothingHappened
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, NothingHappened
+from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.langgraph import ToolGate
 from indelible.integrations.mcp import ledger_proxy
@@ -264,6 +265,108 @@ async def test_88_a_call_inside_a_tool_of_the_same_name_and_id_is_judged(ledger:
     with instrument(ledger):
         await outer.run("go", conversation_id="order-1")
     assert paid == []
+
+
+INNER: dict[str, Any] = {}
+OUTER: dict[str, Any] = {}
+SAID = ({"order": "1", "cents": 9900}, "call_0")
+
+
+def inner(make: Any) -> Any:
+    INNER[make.__name__] = make
+    return make
+
+
+def outer(enter: Any) -> Any:
+    OUTER[enter.__name__] = enter
+    return enter
+
+
+@inner
+def pydantic_tool(pay: Any) -> Any:
+    return PydanticAgent(says(SAID), tools=[pay]).run("clerk", conversation_id="order-1")
+
+
+@inner
+def pydantic_output(pay: Any) -> Any:
+    return PydanticAgent(says(SAID), output_type=pay).run("clerk", conversation_id="order-1")
+
+
+@inner
+def tool_node(pay: Any) -> Any:
+    graph: Any = StateGraph(MessagesState).add_node("tools", ToolNode([pay])).add_edge(START, "tools").compile()
+    return graph.ainvoke({"messages": [("user", "pay"), calls(("pay", *SAID))]})
+
+
+@inner
+def openai_tool(pay: Any) -> Any:
+    turns = [[function_call("pay", SAID[0], call_id=SAID[1])], [assistant_message("done")]]
+    return Runner.run(Agent(name="clerk", model=ScriptedModel(turns), tools=[function_tool(pay)]), "pay")
+
+
+@outer
+async def ledger_tool(ledger: Ledger, pay: Any) -> None:
+    await ledger.tool(pay)(order="1")
+
+
+@outer
+async def function_calls(ledger: Ledger, pay: Any) -> None:
+    said = {"id": "call_0", "type": "function", "function": {"name": "pay", "arguments": '{"order": "1"}'}}
+    await FunctionCalls(ledger, {"pay": pay}, run="order-1").answer_async([said])
+
+
+@outer
+async def capability(ledger: Ledger, pay: Any) -> None:
+    own = LedgerCapability(ledger, run="order-1")
+    await PydanticAgent(says(({"order": "1"}, "call_0")), tools=[pay], capabilities=[own]).run("pay")
+
+
+@outer
+async def capability_for_output(ledger: Ledger, pay: Any) -> None:
+    own = LedgerCapability(ledger, run="order-1")
+    await PydanticAgent(says(({"order": "1"}, "call_0")), output_type=pay, capabilities=[own]).run("pay")
+
+
+@outer
+async def middleware(ledger: Ledger, pay: Any) -> None:
+    said = [calls(("pay", {"order": "1"}, "call_0")), AIMessage(content="done")]
+    own = LedgerMiddleware(ledger, run="order-1")
+    await create_agent(Scripted(responses=said), [pay], middleware=[own]).ainvoke(HELLO)
+
+
+@outer
+async def ledger_tools(ledger: Ledger, pay: Any) -> None:
+    turns = [[function_call("pay", {"order": "1"}, call_id="call_0")], [assistant_message("done")]]
+    own = LedgerTools(ledger, run="order-1").tools([function_tool(pay)])
+    await Runner.run(Agent(name="boss", model=ScriptedModel(turns), tools=own), "pay")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("of", INNER)
+@pytest.mark.parametrize("by", OUTER)
+async def test_88_a_call_inside_of_any_call_of_the_same_name_and_id_is_judged(ledger: Ledger, by: str, of: str) -> None:
+    """Only the very call that a gate of the framework passes on goes through, and no other call looks like it."""
+    entered, paid = list[str](), list[int]()
+
+    def pay_out(order: str, cents: int) -> str:
+        """Pays."""
+        paid.append(cents)
+        return "paid"
+
+    pay_out.__name__ = "pay"
+
+    async def pay(order: str) -> str:
+        """Asks the clerk."""
+        entered.append(order)
+        with contextlib.suppress(IndelibleError):
+            await INNER[of](pay_out)
+        return "asked"
+
+    set_tracing_disabled(True)
+    with instrument(ledger), ledger.in_run("order-1"):
+        await OUTER[by](ledger, pay)
+    set_tracing_disabled(False)
+    assert (entered, paid) == (["1"], [])
 
 
 @pytest.mark.anyio

@@ -41,7 +41,7 @@ from crewai.tools.tool_failure import (
 from pydantic import PrivateAttr
 
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, check_sends_once, never, stops_of
-from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
+from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.ways import Watch, module_of
 
@@ -127,8 +127,7 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
         plain = vars(owner)[name]
 
         def is_plain(tool: BaseTool) -> bool:
-            known = (LedgerTool, Delegation, BaseAgentTool, *_ONLY_READ)
-            return isinstance(tool, known) or running_here() is not None
+            return isinstance(tool, (LedgerTool, Delegation, BaseAgentTool, *_ONLY_READ))
 
         @functools.wraps(plain)
         def run(self: BaseTool, *args: Any, **words: Any) -> Any:

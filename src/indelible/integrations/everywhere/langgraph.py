@@ -252,7 +252,7 @@ def _is_theirs(part: Any) -> bool:
 
 
 def _is_behind(request: ToolCallRequest) -> bool:
-    return is_behind(request.tool_call["name"], request.tool_call["id"])
+    return is_behind(request.tool_call["name"], request.tool_call["id"], ToolGate)
 
 
 def _run_of(config: RunnableConfig) -> str:
