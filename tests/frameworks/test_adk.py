@@ -243,6 +243,24 @@ def test_a_default_that_is_left_out_is_recorded_and_is_the_same_call_as_one_spel
     assert DONE == ["o1 5000"]
 
 
+@pytest.mark.parametrize(
+    ("usual", "said"), [([1], [True]), ([True], [1]), ({"amount": 1}, {"amount": True}), (1, True)]
+)
+def test_38_a_value_that_python_takes_for_the_default_runs_as_it_is_recorded(
+    ledger: Ledger, usual: Any, said: Any
+) -> None:
+    """To Python, `True` and `1` are equal. On the record, they are not."""
+
+    def pay(lines: Any = usual) -> str:
+        """Pays."""
+        DONE.append(repr(lines))
+        return "paid"
+
+    Played(ledger, called("pay", "c1", lines=said), tools=[pay]).begin()
+    (effect,) = ledger.effects()
+    assert [repr(effect.args["lines"])] == DONE == [repr(said)]
+
+
 @pytest.mark.parametrize("is_json", [False, True])
 def test_a_tool_that_is_no_function_has_the_defaults_that_it_declares(ledger: Ledger, is_json: bool) -> None:
     schema = {"type": "object", "properties": {"amount": {"type": "integer", "default": 5000}}}

@@ -61,6 +61,7 @@ from indelible.integrations.terms import (
     Spoken,
     Terms,
     hash_of,
+    is_same,
     question_of,
 )
 from indelible.integrations.ways import Watch
@@ -536,7 +537,11 @@ def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:
     parameters = getattr(_signature(tool), "parameters", {})
     defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
     said = {name: as_json(default) for name, default in defaults.items()}
-    return {name: value for name, value in args.items() if said.get(name) is defaults.get(name) or said[name] != value}
+    return {
+        name: value
+        for name, value in args.items()
+        if said.get(name) is defaults.get(name) or not is_same(said[name], value)
+    }
 
 
 def _schema_of(tool: BaseTool) -> str:

@@ -403,7 +403,7 @@ class _Passage:
     def check(self, shown: Callable[[], Any]) -> None:
         """Enter the tool once, with what is recorded, or raise `NothingHappened`."""
         try:
-            if shown() != self._recorded:
+            if not is_same(shown(), self._recorded):
                 raise NothingHappened(
                     "a hook of another capability changed what the ledger has recorded, so nothing was entered; change "
                     "it before: in after_tool_validate, in wrap_tool_execute, or in their hooks for outputs"
