@@ -16,11 +16,22 @@ from agents import Agent, Runner, function_tool, set_tracing_disabled, tool_name
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tool_context import ToolContext
 from langchain.agents import AgentState, create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.example_selectors import BaseExampleSelector, SemanticSimilarityExampleSelector
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableBranch, RunnableConfig, RunnableLambda, RunnableParallel
+from langchain_core.prompts import ChatPromptTemplate, FewShotPromptTemplate, PromptTemplate
+from langchain_core.runnables import (
+    RunnableBranch,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore, VectorStoreRetriever
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphInterrupt, InvalidUpdateError
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command, interrupt
@@ -419,7 +430,39 @@ def _charge(state: Any) -> Any:
     raise AssertionError("this code ran without the ledger")
 
 
+class _Store(VectorStore):
+    """Is searched by a retriever of the framework."""
+
+    def similarity_search(self, query: str, k: int = 4, **words: Any) -> Any:
+        return _charge(query)
+
+    @classmethod
+    def from_texts(cls, *args: Any, **words: Any) -> Any:
+        raise NotImplementedError
+
+
+class _Selector(BaseExampleSelector):
+    """Selects examples for a prompt of the framework."""
+
+    def add_example(self, example: Any) -> Any:
+        raise NotImplementedError
+
+    def select_examples(self, input_variables: Any) -> Any:
+        return _charge(input_variables)
+
+
+class _Heard(BaseCallbackHandler):
+    """Hears what a runnable does, which the page says is not looked at."""
+
+
+def _few_shots(selector: Any) -> Any:
+    shot = PromptTemplate.from_template("x")
+    return FewShotPromptTemplate(example_selector=selector, example_prompt=shot, suffix="y", input_variables=[])
+
+
 _OWN = RunnableLambda(_charge)
+_PASSES: Any = RunnablePassthrough()
+_PROMPT = PromptTemplate.from_template("x")
 MADE_OF_RUNNABLES: dict[str, Any] = {
     "function": _charge,
     "lambda": _OWN,
@@ -429,7 +472,35 @@ MADE_OF_RUNNABLES: dict[str, Any] = {
     "retry": _OWN.with_retry(),
     "fallbacks": _OWN.with_fallbacks([_OWN]),
     "config": _OWN.with_config(tags=["x"]),
+    "retriever": VectorStoreRetriever(vectorstore=_Store()),
+    "sequence with a retriever": _PASSES | VectorStoreRetriever(vectorstore=_Store()),
+    "method of a retriever": RunnableLambda(VectorStoreRetriever(vectorstore=_Store()).invoke),
+    "inherited method": RunnableLambda(_Store().search),
+    "examples": _few_shots(_Selector()),
+    "examples by a store": _few_shots(SemanticSimilarityExampleSelector(vectorstore=_Store())),
 }
+MADE_OF_THEIRS: dict[str, Any] = {
+    "sequence": _PASSES | _PROMPT,
+    "retriever": VectorStoreRetriever(vectorstore=InMemoryVectorStore(DeterministicFakeEmbedding(size=3))),
+    "method": RunnableLambda(_PROMPT.invoke),
+    "prompt": ChatPromptTemplate.from_messages([("user", "x")]),
+    "callbacks": _PASSES.with_config(callbacks=[_Heard()]),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_THEIRS)
+def test_88_runnables_of_the_framework_alone_run_in_strict_mode(tmp_path: Path, name: str) -> None:
+    graph: Any = StateGraph(_State)
+    graph.add_node("look", MADE_OF_THEIRS[name])
+    graph.add_edge(START, "look")
+    no_state = contextlib.suppress(InvalidUpdateError, AttributeError)  # of a prompt, or of a search for a state
+    with (
+        Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as ledger,
+        instrument(ledger, strict=True, allow=INSTALLED) as report,
+    ):
+        with no_state:
+            graph.compile().invoke({"order": "1"})
+        assert report.seen_unguarded == ()
 
 
 @pytest.mark.parametrize("name", MADE_OF_RUNNABLES)
