@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
 from crewai import Agent, Crew, Flow, Process, Task
@@ -31,6 +31,7 @@ from crewai.tools import BaseTool, tool
 from crewai.tools.memory_tools import RememberTool
 from crewai.tools.structured_tool import CrewStructuredTool
 from crewai.tools.tool_failure import ToolExecutionFailedError
+from pydantic import AfterValidator, BaseModel
 
 from indelible import Ledger, Policy, instrument, migrate, rule
 from indelible.core.policy.policy import Asked
@@ -407,6 +408,23 @@ def test_88_a_structured_tool_asks_whenever_and_however_it_was_made(ledger: Ledg
         decide(ledger)
         assert (runs(), DONE) == ("charged", ["charged"])
     assert (runs(), DONE) == ("charged", ["charged", "charged"]), "plain again"
+
+
+@pytest.mark.parametrize(("said", "reads"), [({}, 5), ({"amount": 7}, 700), ('{"amount": 7}', 700)])
+def test_38_a_structured_tool_reads_its_arguments_once(ledger: Ledger, said: Any, reads: int) -> None:
+    class InCents(BaseModel):
+        amount: Annotated[int, AfterValidator(lambda euros: euros * 100)] = 5
+
+    got: list[int] = []
+
+    def pay(amount: int = 1) -> str:
+        got.append(amount)
+        return "paid"
+
+    made = CrewStructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=InCents)
+    with instrument(ledger), ledger.in_run("order-1"):
+        made.invoke(said)
+    assert ([effect.args for effect in ledger.effects()], got) == ([{"amount": reads}], [reads])
 
 
 def test_88_a_lite_agent_that_was_made_before_waits(ledger: Ledger) -> None:

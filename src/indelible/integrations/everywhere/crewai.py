@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -182,20 +183,25 @@ def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
         tool = _tool_in(self)
         if tool is None:
             return invoke(self, input, config, **words)
-        return _entered(gate, tool, (), {**self._parse_args(input), **words})
+        return _entered(gate, tool, (), {**_said(input), **words})
 
     @functools.wraps(ainvoke)
     async def ainvoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002
         tool = _tool_in(self)
         if tool is None:
             return await ainvoke(self, input, config, **words)
-        return await asyncio.to_thread(_entered, gate, tool, (), {**self._parse_args(input), **words})
+        return await asyncio.to_thread(_entered, gate, tool, (), {**_said(input), **words})
 
     return [
         lambda: replaced(BaseTool, "to_structured_tool", converted, takes=("self",)),
         lambda: replaced(CrewStructuredTool, "invoke", invoked, takes=("self", "input", "config")),
         lambda: replaced(CrewStructuredTool, "ainvoke", ainvoked, takes=("self", "input", "config")),
     ]
+
+
+def _said(given: Any) -> dict[str, Any]:
+    """Return what a structured tool is given, before its schema reads it: it reads it once."""
+    return dict(json.loads(given) if isinstance(given, str) else given)
 
 
 def _tool_in(structured: CrewStructuredTool) -> BaseTool | None:
