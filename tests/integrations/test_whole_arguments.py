@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from datetime import date
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -256,6 +257,19 @@ class Pydantic1(v1.BaseModel):
     amount: int = 50
 
 
+class Nested1(v1.BaseModel):
+    """The same inside of another, beside what may be left out."""
+
+    opts: Pydantic1 = Pydantic1()
+    memo: str | None = None
+
+
+class Secret1(v1.BaseModel):
+    """Arguments that are shown as stars."""
+
+    account: v1.SecretStr = v1.SecretStr("ana")
+
+
 class InCents(v1.BaseModel):
     """Arguments that are read otherwise than they are shown."""
 
@@ -288,13 +302,45 @@ async def test_38_langchain_judges_a_default_of_any_kind_of_schema_and_of_the_fu
     assert [effect.args for effect in await ledger.effects()] == ([] if is_refused else [{"amount": amount}])
 
 
-async def test_38_langchain_refuses_a_model_of_pydantic_1_that_reads_other_arguments_than_it_shows(
-    ledger: AsyncLedger,
+@pytest.mark.parametrize("usual", [date(2026, 11, 19), object(), [object()]])
+async def test_38_langchain_leaves_a_default_to_the_function_that_no_json_tells(
+    ledger: AsyncLedger, usual: Any
 ) -> None:
-    def pay(amount: int) -> str:
+    got: list[Any] = []
+
+    def pay(amount: Any = usual) -> str:
+        got.append(amount)
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=UNTOLD_DEFAULT)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    await graph(ledger, tool, {}, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    assert got == [usual]
+
+
+async def test_38_langchain_records_what_a_model_of_pydantic_1_reads(ledger: AsyncLedger) -> None:
+    got: list[Any] = []
+
+    def pay(opts: Any, memo: str | None) -> str:
+        got.append((opts.amount, memo))
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=Nested1)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    for args in ({}, {"opts": {"amount": "50"}}):
+        await graph(ledger, tool, args, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    assert got == [(50, None)]
+    assert [effect.args for effect in await ledger.effects()] == [{"opts": {"amount": 50}, "memo": None}]
+
+
+@pytest.mark.parametrize("schema", [InCents, Secret1])
+async def test_38_langchain_refuses_a_model_of_pydantic_1_that_reads_other_arguments_than_it_shows(
+    ledger: AsyncLedger, schema: Any
+) -> None:
+    def pay(**given: Any) -> str:
         raise NotImplementedError
 
-    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=InCents)
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=schema)
     place: Any = {"configurable": {"thread_id": "t"}}
     told = await graph(ledger, tool, {}, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay")]}, place)
     assert told["messages"][-1].status == "error"

@@ -45,7 +45,7 @@ from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, i
 from indelible.integrations.langgraph_nodes import pauses_of
 from indelible.integrations.langgraph_pauses import Task, graph_in_call
 from indelible.integrations.langgraph_values import Given, error_told, kept, replayed
-from indelible.integrations.models import read_by, shown_of
+from indelible.integrations.models import read_by
 from indelible.integrations.results import ToolError, text_in
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import (
@@ -381,23 +381,32 @@ def _by_pydantic_1(
     Raises:
         ValueError: It does not take them, or it reads what is shown of them as others.
     """
-    shown = bound(schema.schema(), args, tool.name)
     whole: Any = tool.args_schema  # has the validators, and what the framework injects
     beside = {name: value for name, value in live_in(request).items() if name in whole.__fields__}
-    read = whole.parse_obj({**shown, **beside}).json(by_alias=True, include=set(schema.__fields__))
-    if not is_same(json.loads(read), shown):
+    read = whole.parse_obj({**args, **beside})
+    shown: dict[str, Any] = json.loads(read.json(by_alias=True, include=set(schema.__fields__)))
+    if len(shown) != len(schema.__fields__) or whole.parse_obj({**shown, **beside}) != read:
         raise ValueError("its schema of pydantic 1 reads other arguments than are shown; give it a model of pydantic 2")
     return shown
 
 
 def _by_json_schema(tool: BaseTool, schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arguments with the defaults of a JSON schema; where that tells none, with those of the tool's function."""
+    """Return arguments with the defaults of a JSON schema; where that tells none, with those of the tool's function.
+
+    The function's defaults that are no JSON, such as a date, are left to it.
+    """
     shown = bound(schema, args, tool.name)
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
     taken = inspect.signature(function).parameters.values()
     left_out = [one for one in taken if one.name in (schema or {}).get("properties", {}) and one.name not in shown]
-    own = {one.name: shown_of(one.default, f"args.{one.name}") for one in left_out if one.default is not one.empty}
-    return shown | own
+    return shown | {one.name: one.default for one in left_out if _is_json(one.default)}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        return is_same(json.loads(json.dumps(value)), value)
+    except (TypeError, ValueError):
+        return False
 
 
 class _Entry(Entry):
