@@ -15,6 +15,8 @@ from google.adk.runners import Runner
 from google.adk.sessions.session import Session
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
 
@@ -241,6 +243,24 @@ def test_a_default_that_is_left_out_is_recorded_and_is_the_same_call_as_one_spel
     assert DONE == ["o1 5000"]
 
 
+@pytest.mark.parametrize(
+    ("usual", "said"), [([1], [True]), ([True], [1]), ({"amount": 1}, {"amount": True}), (1, True)]
+)
+def test_38_a_value_that_python_takes_for_the_default_runs_as_it_is_recorded(
+    ledger: Ledger, usual: Any, said: Any
+) -> None:
+    """To Python, `True` and `1` are equal. On the record, they are not."""
+
+    def pay(lines: Any = usual) -> str:
+        """Pays."""
+        DONE.append(repr(lines))
+        return "paid"
+
+    Played(ledger, called("pay", "c1", lines=said), tools=[pay]).begin()
+    (effect,) = ledger.effects()
+    assert [repr(effect.args["lines"])] == DONE == [repr(said)]
+
+
 @pytest.mark.parametrize("is_json", [False, True])
 def test_a_tool_that_is_no_function_has_the_defaults_that_it_declares(ledger: Ledger, is_json: bool) -> None:
     schema = {"type": "object", "properties": {"amount": {"type": "integer", "default": 5000}}}
@@ -335,6 +355,33 @@ def test_a_tool_that_streams_is_refused(ledger: Ledger) -> None:
     with pytest.raises(RuntimeError, match="leave it out") as stopped:
         Played(ledger, called("tail", "c1", order="o1"), tools=[tail]).begin()
     assert isinstance(stopped.value.__cause__, BadCall)
+
+
+class Bank(BaseToolset):
+    """Offers the same tool to every agent that asks, under a name of the agent's own."""
+
+    tool = FunctionTool(charge)
+
+    async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
+        return [self.tool]
+
+
+def test_88_a_copy_of_a_guarded_tool_under_another_name_is_guarded_by_that_name(ledger: Ledger) -> None:
+    """ADK copies the tools of a toolset with a prefix, with all that is put at them."""
+    terms = {"till_charge": {"approval": "required"}}
+    turns = [[CHARGE], SAYS_DONE, [called("till_charge", "c2", order="o2", amount=9)], SAYS_DONE]
+    tools = [Bank(), Bank(tool_name_prefix="till")]
+    played = Played(ledger, tools=tools, turns=turns, terms=terms)
+    played.begin()
+    played.once_more()
+    assert DONE == ["o1 5"]
+    assert {effect.tool: effect.status for effect in ledger.effects()} == {
+        "charge": "succeeded",
+        "till_charge": "requires_approval",
+    }
+    decide(ledger)
+    played.resume()
+    assert DONE == ["o1 5", "o2 9"]
 
 
 def test_a_tool_that_was_behind_a_ledger_is_free_in_an_app_without_one(ledger: Ledger) -> None:

@@ -10,10 +10,10 @@ import json
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import pytest
 from crewai import Agent, Crew, Flow, Process, Task
@@ -23,13 +23,18 @@ from crewai.events.event_bus import crewai_event_bus
 from crewai.events.types.crew_events import CrewKickoffStartedEvent
 from crewai.flow.flow import start
 from crewai.hooks import register_before_tool_call_hook, unregister_before_tool_call_hook
+from crewai.lite_agent import LiteAgent
 from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.mcp import MCPServerStdio
+from crewai.tasks.conditional_task import ConditionalTask
 from crewai.tools import BaseTool, tool
 from crewai.tools.memory_tools import RememberTool
+from crewai.tools.structured_tool import CrewStructuredTool
 from crewai.tools.tool_failure import ToolExecutionFailedError
+from pydantic import AfterValidator, BaseModel
 
-from indelible import Ledger, instrument, migrate
+from indelible import Ledger, Policy, instrument, migrate, rule
+from indelible.core.policy.policy import Asked
 from indelible.errors import BadCall
 from indelible.integrations.crewai import LedgerTools
 from indelible.integrations.ways import WAYS
@@ -302,6 +307,29 @@ def with_listener() -> None:
         crew_of(agent_of()).kickoff()
 
 
+def by_lite_agent() -> None:
+    turns = ['Thought: now\nAction: charge\nAction Input: {"amount": 5}', "Thought: I know\nFinal Answer: done"]
+    LiteAgent(role="r", goal="g", backstory="b", llm=TextLLM(model="scripted", turns=turns), tools=[charge]).kickoff(
+        "go"
+    )
+
+
+def structured() -> None:
+    charge.to_structured_tool().invoke({"amount": 5})
+
+
+def conditional() -> None:
+    agent = agent_of("done", "done")
+    tasks = [task_of(agent), ConditionalTask(condition=paying, description="d", expected_output="e", agent=agent)]
+    Crew(agents=[agent], tasks=tasks).kickoff()
+
+
+def written() -> None:
+    agent = agent_of()
+    crew_of(agent, task=task_of(agent, output_file="paid.txt")).kickoff()
+    DONE.append("charged")
+
+
 TRIED: dict[str, Callable[[], Any]] = {
     "tools of agents": crew_kicked_off,
     "tools that a model calls by text": by_text,
@@ -316,6 +344,8 @@ TRIED: dict[str, Callable[[], Any]] = {
     ),
     "tools that the program runs itself": by_the_program,
     "crews inside tools": crews_inside_tools,
+    "tools of a LiteAgent": by_lite_agent,
+    "structured tools": structured,
     "saving to memory": saving,
     "methods of flows": lambda: Billing().kickoff(),
     "scripts of flows": script,
@@ -325,6 +355,8 @@ TRIED: dict[str, Callable[[], Any]] = {
     "remote agents": remote,
     "callbacks": with_callback,
     "guardrails": with_guardrail,
+    "conditions of tasks": conditional,
+    "output files": written,
     "hooks": with_hook,
     "event listeners": with_listener,
 }
@@ -354,6 +386,82 @@ def test_88_what_counts_as_guarded_meets_the_ledger(ledger: Ledger, way: str) ->
         TRIED[way]()
         assert len(DONE) == once, "run twice, done once"
     assert report.seen_unguarded == ()
+
+
+STRUCTURED = {
+    "converted": lambda: charge.to_structured_tool(),
+    "of a function": lambda: CrewStructuredTool.from_function(charge.func, name="charge", description="Charges."),
+}
+
+
+@pytest.mark.parametrize("of", STRUCTURED)
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_88_a_structured_tool_asks_whenever_and_however_it_was_made(ledger: Ledger, of: str, is_awaited: bool) -> None:
+    made = STRUCTURED[of]()
+
+    def runs() -> Any:
+        return asyncio.run(made.ainvoke({"amount": 5})) if is_awaited else made.invoke({"amount": 5})
+
+    with instrument(ledger, approval="required"), ledger.in_run("order-1"):
+        with pytest.raises(ToolExecutionFailedError):
+            runs()
+        decide(ledger)
+        assert (runs(), DONE) == ("charged", ["charged"])
+    assert (runs(), DONE) == ("charged", ["charged", "charged"]), "plain again"
+
+
+@pytest.mark.parametrize(("said", "reads"), [({}, 5), ({"amount": 7}, 700), ('{"amount": 7}', 700)])
+def test_38_a_structured_tool_reads_its_arguments_once(ledger: Ledger, said: Any, reads: int) -> None:
+    class InCents(BaseModel):
+        amount: Annotated[int, AfterValidator(lambda euros: euros * 100)] = 5
+
+    got: list[int] = []
+
+    def pay(amount: int = 1) -> str:
+        got.append(amount)
+        return "paid"
+
+    made = CrewStructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=InCents)
+    with instrument(ledger), ledger.in_run("order-1"):
+        made.invoke(said)
+    assert ([effect.args for effect in ledger.effects()], got) == ([{"amount": reads}], [reads])
+
+
+def test_88_a_lite_agent_that_was_made_before_waits(ledger: Ledger) -> None:
+    turns = ['Thought: now\nAction: charge\nAction Input: {"amount": 5}', "Thought: I know\nFinal Answer: done"]
+    llm = TextLLM(model="scripted", turns=turns)
+    agent = LiteAgent(role="r", goal="g", backstory="b", llm=llm, tools=[charge])
+    with instrument(ledger, approval="required"), ledger.in_run("order-1"):
+        with suppress(ToolExecutionFailedError):
+            agent.kickoff("go")
+        assert len(ledger.approvals(status="pending")) == 1
+    assert DONE == []
+
+
+@pytest.mark.parametrize("is_strict", [False, True])
+@pytest.mark.parametrize("by", ["execute_sync", "execute_async", "aexecute_sync", "replay"])
+def test_88_what_a_task_runs_is_named_however_it_is_executed(ledger: Ledger, by: str, is_strict: bool) -> None:
+    agent = agent_of("done", "done")
+    words: dict[str, Any] = {"callback": paid, "guardrail": lambda output: (True, "done"), "output_file": "paid.txt"}
+    task = task_of(agent, **words)
+    crew = Crew(agents=[agent], tasks=[task], memory=False)
+    if by == "replay":
+        crew.kickoff()
+        DONE.clear()
+    run: dict[str, Callable[[], Any]] = {
+        "execute_sync": lambda: task.execute_sync(),
+        "execute_async": lambda: task.execute_async().result(),
+        "aexecute_sync": lambda: asyncio.run(task.aexecute_sync()),
+        "replay": lambda: crew.replay(str(task.id)),
+    }
+    refused = pytest.raises(BadCall) if is_strict else nullcontext()
+    with instrument(ledger, strict=is_strict, allow=OTHERS) as report, ledger.in_run("order-1"), refused:
+        run[by]()
+    if is_strict:
+        assert DONE == []
+    else:
+        seen = " ".join(report.seen_unguarded)
+        assert all(way in seen for way in ("(callbacks)", "(guardrails)", "(output files)"))
 
 
 @pytest.mark.parametrize("way", UNGUARDED)
@@ -426,6 +534,60 @@ def test_a_program_hears_of_a_call_that_waits_by_an_exception(ledger: Ledger) ->
         assert stopped.value.record.failure.details["type"] == "indelible.approval"
         decide(ledger)
         assert charge.run(5) == "charged"
+
+
+def by_a_crew(ledger: Ledger, inside: Callable[[], Any]) -> None:
+    @tool
+    def bill(order: str) -> str:
+        """Bills."""
+        return str(inside())
+
+    crew_of(agent_of([called("bill", "b1", order="o1")], tools=[bill])).kickoff()
+
+
+def by_the_same_name(ledger: Ledger, inside: Callable[[], Any]) -> None:
+    """A model of the tool inside may use the same name, too."""
+
+    @tool("charge")
+    def around(amount: int) -> str:
+        """Charges more."""
+        return str(inside())
+
+    around.run(amount=1)
+
+
+def by_a_handler(ledger: Ledger, inside: Callable[[], Any]) -> None:
+    ledger.tool(side_effect="read")(inside)()
+
+
+@pytest.mark.parametrize("by", [by_a_crew, by_the_same_name, by_a_handler])
+@pytest.mark.parametrize("enters", ["run", "arun"])
+def test_88_a_tool_that_runs_inside_of_another_call_asks_for_itself(
+    tmp_path: Path, by: Callable[[Ledger, Callable[[], Any]], None], enters: str
+) -> None:
+    @rule("much", tool="charge")
+    def much(asked: Asked) -> str:
+        return "ask" if asked.args["amount"] > 1 else "allow"
+
+    @tool("charge")
+    async def pays_slowly(amount: int) -> str:
+        """Charges."""
+        DONE.append("charged")
+        return "charged"
+
+    def inside() -> str:
+        with suppress(ToolExecutionFailedError):
+            return str(charge.run(amount=5) if enters == "run" else asyncio.run(pays_slowly.arun(amount=5)))
+        return "waits"
+
+    with (
+        Ledger.open(f"sqlite:///{tmp_path}/asking.db", policy=Policy.of(much)) as ledger,
+        instrument(ledger),
+        ledger.in_run("order-1"),
+    ):
+        by(ledger, inside)
+        (asked,) = ledger.approvals(status="pending")
+        assert (asked.tool, DONE) == ("charge", [])
 
 
 def test_an_agent_that_has_the_adapter_is_guarded_once_and_undone_it_is_plain(ledger: Ledger) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import pytest
 from crewai.tools import tool as crewai_tool
 from crewai.tools.tool_failure import ToolExecutionFailedError
-from pydantic import BaseModel, Field, PlainSerializer, SecretStr
+from pydantic import AfterValidator, BaseModel, Field, PlainSerializer, SecretStr
 from strands import tool as strands_tool
 
 from indelible import Ledger
@@ -134,3 +134,46 @@ def test_38_no_tool_is_entered_with_what_nobody_could_see(ledger: Ledger, pays: 
     for account in ("ana", "mallory"):
         pays(ledger, account)
     assert (DONE, ledger.effects()) == ([], [])
+
+
+InCents = Annotated[int, AfterValidator(lambda euros: euros * 100)]
+
+
+def strands_cents(ledger: Ledger) -> None:
+    @strands_tool
+    def pay(amount: InCents = 5) -> str:
+        """Pays."""
+        DONE.append(str(amount))
+        return "paid"
+
+    agent_of(ledger, strands_called("pay", "c1"), tools=[pay], side_effect="payment")("pay")
+
+
+def adk_cents(ledger: Ledger) -> None:
+    def pay(amount: InCents = 5) -> str:
+        """Pays."""
+        DONE.append(str(amount))
+        return "paid"
+
+    Played(ledger, adk_called("pay", "c1"), tools=[pay], side_effect="payment").begin()
+
+
+def crewai_cents(ledger: Ledger) -> None:
+    @crewai_tool
+    def pay(amount: InCents = 5) -> str:
+        """Pays."""
+        DONE.append(str(amount))
+        return "paid"
+
+    crew_of(
+        LedgerTools(ledger, run="order-123", side_effect="payment").tools([pay]), [crewai_called("pay", "c1")]
+    ).kickoff()
+
+
+@pytest.mark.parametrize("pays", [strands_cents, adk_cents, crewai_cents])
+def test_38_a_default_that_is_read_otherwise_when_it_is_given_runs_as_it_was_recorded(
+    ledger: Ledger, pays: Callable[[Ledger], None]
+) -> None:
+    pays(ledger)
+    (effect,) = ledger.effects()
+    assert [str(effect.args["amount"])] == DONE

@@ -69,12 +69,14 @@ class Made:
 
     parameters: list[inspect.Parameter]
     got: list[dict[str, Any]] = field(default_factory=list)
+    own: dict[str, Any] = field(default_factory=dict)
+    """What the body puts in the place of arguments that it is not given: other defaults than the schema tells."""
 
     @property
     def function(self) -> Callable[..., Any]:
         def pay(**given: Any) -> str:
             """Pays."""
-            self.got.append(json.loads(json.dumps(given, default=lambda one: one.model_dump(mode="json"))))
+            self.got.append(json.loads(json.dumps(self.own | given, default=lambda one: one.model_dump(mode="json"))))
             return "paid"
 
         pay.__signature__ = inspect.Signature(self.parameters, return_annotation=str)  # type: ignore[attr-defined]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Iterator, Mapping
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from agents import set_tracing_disabled
@@ -15,7 +16,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.tools import StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from indelible import AsyncLedger, Ledger, Policy, ToolCall, rule
 from indelible.core.approvals.edits import stands_for
@@ -257,6 +258,46 @@ async def test_38_a_default_is_judged_shown_keyed_and_run_on_both_stores(
     kinds = [("amount", int, 5000), ("money", Money, Money()), ("memo", str | None, None)]
     parameters = [_keyword(*each) for each in kinds]
     await check((parameters, args, {"memo": "by ana"}), DOORS, store_url, runs)
+
+
+IN_CENTS = Annotated[int, AfterValidator(lambda euros: euros * 100)]
+"""Is read otherwise when it is given: pydantic converts no default, and converts the same number if a model says it."""
+AFTER_ALL = sorted(set(DOORS) - {"mcp"})
+"""The doors that know how the tool reads its arguments. What a server of MCP does with them, only its schema tells."""
+
+
+@pytest.mark.parametrize("args", [{}, {"memo": "by bob"}])
+@pytest.mark.parametrize("door", AFTER_ALL)
+async def test_38_a_default_that_is_read_otherwise_when_it_is_given_runs_as_it_was_shown(
+    door: str, args: dict[str, Any], sqlite_url: str
+) -> None:
+    made = Made([_keyword("amount", IN_CENTS, 5), _keyword("memo", str, "")])
+    async with Site(sqlite_url, seal=False, approval="required") as site:
+        ledger = site.ledger
+        words = {"side_effect": "payment", "dedupe": "args"}
+        with contextlib.suppress(BadCall):  # the tool's own types tell that no record can say it
+            await DOORS[door](site, made, args, "r1", words)
+        for question in await ledger.approvals(status="pending"):
+            shown = (await ledger.view_approval(question)).args
+            await ledger.approve(question, digest=question.digest, by="ana")
+            await DOORS[door](site, made, args, "r1", words)
+            (effect,) = await ledger.effects()
+            assert made.got in ([], [shown])
+            assert effect.args == shown
+
+
+@pytest.mark.parametrize("door", DOORS)
+async def test_38_the_default_of_a_schema_is_judged_shown_keyed_and_run_where_the_function_has_another(
+    door: str, sqlite_url: str
+) -> None:
+    made = Made([_keyword("amount", int, 5)], own={"amount": 500})
+    async with Site(sqlite_url, seal=False, approval="required") as site:
+        for _ in range(2):
+            await DOORS[door](site, made, {}, "r1", {"side_effect": "payment", "dedupe": "args"})
+            for question in await site.ledger.approvals(status="pending"):
+                assert (await site.ledger.view_approval(question)).args == {"amount": 5}
+                await site.ledger.approve(question, digest=question.digest, by="ana")
+        assert [one.args for one in await site.ledger.effects()] == made.got == [{"amount": 5}]
 
 
 class Strict(BaseModel):

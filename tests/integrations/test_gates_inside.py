@@ -16,11 +16,22 @@ from agents import Agent, Runner, function_tool, set_tracing_disabled, tool_name
 from agents.testing import ScriptedModel, assistant_message, function_call
 from agents.tool_context import ToolContext
 from langchain.agents import AgentState, create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.example_selectors import BaseExampleSelector, SemanticSimilarityExampleSelector
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables import RunnableBranch, RunnableConfig, RunnableLambda, RunnableParallel
+from langchain_core.prompts import ChatPromptTemplate, FewShotPromptTemplate, PromptTemplate
+from langchain_core.runnables import (
+    RunnableBranch,
+    RunnableConfig,
+    RunnableLambda,
+    RunnableParallel,
+    RunnablePassthrough,
+)
 from langchain_core.tools import BaseTool, StructuredTool
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore, VectorStoreRetriever
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.errors import GraphInterrupt
+from langgraph.errors import GraphInterrupt, InvalidUpdateError
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command, interrupt
@@ -34,7 +45,8 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from indelible import Ledger, instrument
-from indelible.errors import ApprovalPending, BadCall, NothingHappened
+from indelible.errors import ApprovalPending, BadCall, IndelibleError, NothingHappened
+from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware, ledger_tool_node
 from indelible.integrations.langgraph import ToolGate
 from indelible.integrations.mcp import ledger_proxy
@@ -266,6 +278,108 @@ async def test_88_a_call_inside_a_tool_of_the_same_name_and_id_is_judged(ledger:
     assert paid == []
 
 
+INNER: dict[str, Any] = {}
+OUTER: dict[str, Any] = {}
+SAID = ({"order": "1", "cents": 9900}, "call_0")
+
+
+def inner(make: Any) -> Any:
+    INNER[make.__name__] = make
+    return make
+
+
+def outer(enter: Any) -> Any:
+    OUTER[enter.__name__] = enter
+    return enter
+
+
+@inner
+def pydantic_tool(pay: Any) -> Any:
+    return PydanticAgent(says(SAID), tools=[pay]).run("clerk", conversation_id="order-1")
+
+
+@inner
+def pydantic_output(pay: Any) -> Any:
+    return PydanticAgent(says(SAID), output_type=pay).run("clerk", conversation_id="order-1")
+
+
+@inner
+def tool_node(pay: Any) -> Any:
+    graph: Any = StateGraph(MessagesState).add_node("tools", ToolNode([pay])).add_edge(START, "tools").compile()
+    return graph.ainvoke({"messages": [("user", "pay"), calls(("pay", *SAID))]})
+
+
+@inner
+def openai_tool(pay: Any) -> Any:
+    turns = [[function_call("pay", SAID[0], call_id=SAID[1])], [assistant_message("done")]]
+    return Runner.run(Agent(name="clerk", model=ScriptedModel(turns), tools=[function_tool(pay)]), "pay")
+
+
+@outer
+async def ledger_tool(ledger: Ledger, pay: Any) -> None:
+    await ledger.tool(pay)(order="1")
+
+
+@outer
+async def function_calls(ledger: Ledger, pay: Any) -> None:
+    said = {"id": "call_0", "type": "function", "function": {"name": "pay", "arguments": '{"order": "1"}'}}
+    await FunctionCalls(ledger, {"pay": pay}, run="order-1").answer_async([said])
+
+
+@outer
+async def capability(ledger: Ledger, pay: Any) -> None:
+    own = LedgerCapability(ledger, run="order-1")
+    await PydanticAgent(says(({"order": "1"}, "call_0")), tools=[pay], capabilities=[own]).run("pay")
+
+
+@outer
+async def capability_for_output(ledger: Ledger, pay: Any) -> None:
+    own = LedgerCapability(ledger, run="order-1")
+    await PydanticAgent(says(({"order": "1"}, "call_0")), output_type=pay, capabilities=[own]).run("pay")
+
+
+@outer
+async def middleware(ledger: Ledger, pay: Any) -> None:
+    said = [calls(("pay", {"order": "1"}, "call_0")), AIMessage(content="done")]
+    own = LedgerMiddleware(ledger, run="order-1")
+    await create_agent(Scripted(responses=said), [pay], middleware=[own]).ainvoke(HELLO)
+
+
+@outer
+async def ledger_tools(ledger: Ledger, pay: Any) -> None:
+    turns = [[function_call("pay", {"order": "1"}, call_id="call_0")], [assistant_message("done")]]
+    own = LedgerTools(ledger, run="order-1").tools([function_tool(pay)])
+    await Runner.run(Agent(name="boss", model=ScriptedModel(turns), tools=own), "pay")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("of", INNER)
+@pytest.mark.parametrize("by", OUTER)
+async def test_88_a_call_inside_of_any_call_of_the_same_name_and_id_is_judged(ledger: Ledger, by: str, of: str) -> None:
+    """Only the very call that a gate of the framework passes on goes through, and no other call looks like it."""
+    entered, paid = list[str](), list[int]()
+
+    def pay_out(order: str, cents: int) -> str:
+        """Pays."""
+        paid.append(cents)
+        return "paid"
+
+    pay_out.__name__ = "pay"
+
+    async def pay(order: str) -> str:
+        """Asks the clerk."""
+        entered.append(order)
+        with contextlib.suppress(IndelibleError):
+            await INNER[of](pay_out)
+        return "asked"
+
+    set_tracing_disabled(True)
+    with instrument(ledger), ledger.in_run("order-1"):
+        await OUTER[by](ledger, pay)
+    set_tracing_disabled(False)
+    assert (entered, paid) == (["1"], [])
+
+
 @pytest.mark.anyio
 async def test_88_a_task_that_outlives_its_tool_is_judged(ledger: Ledger) -> None:
     bank, paid = MCPServer("bank"), list[int]()
@@ -316,7 +430,39 @@ def _charge(state: Any) -> Any:
     raise AssertionError("this code ran without the ledger")
 
 
+class _Store(VectorStore):
+    """Is searched by a retriever of the framework."""
+
+    def similarity_search(self, query: str, k: int = 4, **words: Any) -> Any:
+        return _charge(query)
+
+    @classmethod
+    def from_texts(cls, *args: Any, **words: Any) -> Any:
+        raise NotImplementedError
+
+
+class _Selector(BaseExampleSelector):
+    """Selects examples for a prompt of the framework."""
+
+    def add_example(self, example: Any) -> Any:
+        raise NotImplementedError
+
+    def select_examples(self, input_variables: Any) -> Any:
+        return _charge(input_variables)
+
+
+class _Heard(BaseCallbackHandler):
+    """Hears what a runnable does, which the page says is not looked at."""
+
+
+def _few_shots(selector: Any) -> Any:
+    shot = PromptTemplate.from_template("x")
+    return FewShotPromptTemplate(example_selector=selector, example_prompt=shot, suffix="y", input_variables=[])
+
+
 _OWN = RunnableLambda(_charge)
+_PASSES: Any = RunnablePassthrough()
+_PROMPT = PromptTemplate.from_template("x")
 MADE_OF_RUNNABLES: dict[str, Any] = {
     "function": _charge,
     "lambda": _OWN,
@@ -326,7 +472,35 @@ MADE_OF_RUNNABLES: dict[str, Any] = {
     "retry": _OWN.with_retry(),
     "fallbacks": _OWN.with_fallbacks([_OWN]),
     "config": _OWN.with_config(tags=["x"]),
+    "retriever": VectorStoreRetriever(vectorstore=_Store()),
+    "sequence with a retriever": _PASSES | VectorStoreRetriever(vectorstore=_Store()),
+    "method of a retriever": RunnableLambda(VectorStoreRetriever(vectorstore=_Store()).invoke),
+    "inherited method": RunnableLambda(_Store().search),
+    "examples": _few_shots(_Selector()),
+    "examples by a store": _few_shots(SemanticSimilarityExampleSelector(vectorstore=_Store())),
 }
+MADE_OF_THEIRS: dict[str, Any] = {
+    "sequence": _PASSES | _PROMPT,
+    "retriever": VectorStoreRetriever(vectorstore=InMemoryVectorStore(DeterministicFakeEmbedding(size=3))),
+    "method": RunnableLambda(_PROMPT.invoke),
+    "prompt": ChatPromptTemplate.from_messages([("user", "x")]),
+    "callbacks": _PASSES.with_config(callbacks=[_Heard()]),
+}
+
+
+@pytest.mark.parametrize("name", MADE_OF_THEIRS)
+def test_88_runnables_of_the_framework_alone_run_in_strict_mode(tmp_path: Path, name: str) -> None:
+    graph: Any = StateGraph(_State)
+    graph.add_node("look", MADE_OF_THEIRS[name])
+    graph.add_edge(START, "look")
+    no_state = contextlib.suppress(InvalidUpdateError, AttributeError)  # of a prompt, or of a search for a state
+    with (
+        Ledger.open(f"sqlite:///{tmp_path}/ledger.db", seal=False) as ledger,
+        instrument(ledger, strict=True, allow=INSTALLED) as report,
+    ):
+        with no_state:
+            graph.compile().invoke({"order": "1"})
+        assert report.seen_unguarded == ()
 
 
 @pytest.mark.parametrize("name", MADE_OF_RUNNABLES)

@@ -125,6 +125,25 @@ async def test_88_a_hook_runs_no_tool_with_other_arguments_than_the_recorded_one
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize(("said", "changed"), [(True, 1), (1, True), ([1], [True])])
+async def test_88_a_hook_runs_no_tool_with_what_python_takes_for_the_same(
+    ledger: Ledger, said: Any, changed: Any
+) -> None:
+    def pays(amount: Any) -> str:
+        return pay(amount)
+
+    def asks(messages: list[Any], info: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[TextPart("done") if messages[1:] else ToolCallPart("pays", {"amount": said}, CALL)])
+
+    async def changes(ctx: Any, **words: Any) -> Any:
+        return {"amount": changed}
+
+    others = [Hooks(before_tool_execute=changes), LedgerCapability(ledger, terms={"pays": PAYS["pay"]})]
+    assert isinstance(await ended(Agent(FunctionModel(asks), tools=[pays], capabilities=others)), NothingHappened)
+    assert paid == []
+
+
+@pytest.mark.anyio
 async def test_88_what_a_person_approved_is_what_runs(ledger: Ledger) -> None:
     ours = LedgerCapability(ledger, terms={"pay": {"side_effect": "payment", "approval": "required"}})
     both = [Hooks(before_tool_execute=more), ours]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from datetime import date
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -17,7 +18,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from mcp.client import Client
 from mcp.server import Server
-from pydantic import BaseModel, Field, PlainSerializer, RootModel, SecretStr, StringConstraints
+from pydantic import BaseModel, Field, PlainSerializer, RootModel, SecretStr, StringConstraints, v1
 from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -247,6 +248,102 @@ async def test_38_langchain_shows_a_field_that_the_dump_hides(ledger: AsyncLedge
     place: Any = {"configurable": {"thread_id": "t"}}
     told = await graph(ledger, tool, args, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay")]}, place)
     assert "much" in told["messages"][-1].content, "the rule sees the amount"
+    assert await ledger.effects() == []
+
+
+class Pydantic1(v1.BaseModel):
+    """Arguments in a model of pydantic 1."""
+
+    amount: int = 50
+
+
+class Nested1(v1.BaseModel):
+    """The same inside of another, beside what may be left out."""
+
+    opts: Pydantic1 = Pydantic1()
+    memo: str | None = None
+
+
+class Secret1(v1.BaseModel):
+    """Arguments that are shown as stars."""
+
+    account: v1.SecretStr = v1.SecretStr("ana")
+
+
+class InCents(v1.BaseModel):
+    """Arguments that are read otherwise than they are shown."""
+
+    amount: int = 50
+
+    @v1.validator("amount")
+    def converts(cls, value: int) -> int:
+        return value * 100
+
+
+UNTOLD_DEFAULT = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(("schema", "amount"), [(Pydantic1, 50), (UNTOLD_DEFAULT, 5000)])
+async def test_38_langchain_judges_a_default_of_any_kind_of_schema_and_of_the_function(
+    ledger: AsyncLedger, schema: Any, amount: int
+) -> None:
+    got: list[int] = []
+
+    def pay(amount: int = 5000) -> str:
+        got.append(amount)
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=schema)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    for args in ({}, {"amount": amount}):
+        await graph(ledger, tool, args, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    is_refused = amount > 1000
+    assert got == ([] if is_refused else [amount])
+    assert [effect.args for effect in await ledger.effects()] == ([] if is_refused else [{"amount": amount}])
+
+
+@pytest.mark.parametrize("usual", [date(2026, 11, 19), object(), [object()]])
+async def test_38_langchain_leaves_a_default_to_the_function_that_no_json_tells(
+    ledger: AsyncLedger, usual: Any
+) -> None:
+    got: list[Any] = []
+
+    def pay(amount: Any = usual) -> str:
+        got.append(amount)
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=UNTOLD_DEFAULT)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    await graph(ledger, tool, {}, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    assert got == [usual]
+
+
+async def test_38_langchain_records_what_a_model_of_pydantic_1_reads(ledger: AsyncLedger) -> None:
+    got: list[Any] = []
+
+    def pay(opts: Any, memo: str | None) -> str:
+        got.append((opts.amount, memo))
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=Nested1)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    for args in ({}, {"opts": {"amount": "50"}}):
+        await graph(ledger, tool, args, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    assert got == [(50, None)]
+    assert [effect.args for effect in await ledger.effects()] == [{"opts": {"amount": 50}, "memo": None}]
+
+
+@pytest.mark.parametrize("schema", [InCents, Secret1])
+async def test_38_langchain_refuses_a_model_of_pydantic_1_that_reads_other_arguments_than_it_shows(
+    ledger: AsyncLedger, schema: Any
+) -> None:
+    def pay(**given: Any) -> str:
+        raise NotImplementedError
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=schema)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    told = await graph(ledger, tool, {}, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay")]}, place)
+    assert told["messages"][-1].status == "error"
     assert await ledger.effects() == []
 
 

@@ -21,7 +21,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from types import MethodType
+from typing import Any, ClassVar, NamedTuple
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
@@ -60,6 +61,7 @@ from indelible.integrations.terms import (
     Spoken,
     Terms,
     hash_of,
+    is_same,
     question_of,
 )
 from indelible.integrations.ways import Watch
@@ -148,8 +150,8 @@ class LedgerPlugin(WatchingPlugin):
             self._watch.note(FRAMEWORK, "agents as tools", [tool.name])
         if inspect.isasyncgenfunction(getattr(tool, "func", None)):
             raise BadCall(f"{tool.name}: streams while it runs, so no ledger can tell when it is done; leave it out")
-        if not isinstance(tool, _INSIDE) and not isinstance(vars(tool).get("run_async"), _Gate):
-            vars(tool)["run_async"] = _Gate(tool)
+        if not isinstance(tool, _INSIDE):
+            _Gate.stand_at(tool)
         return None
 
     async def walk(
@@ -262,34 +264,55 @@ def run_of(session: Session) -> str:
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
 
 
-class _Gate:
-    """Stands at a tool: the plugin of the app that calls it lets calls through; an app without one calls the tool."""
+class _AtTool:
+    """Stands at a tool in the place of one of its methods. ADK copies tools with all that is put at them.
+
+    So what stands at a copy may have been put at another tool, which has another name: the copy gets its own.
+    """
+
+    method: ClassVar[str]
 
     def __init__(self, tool: BaseTool) -> None:
         self._tool = tool
-        self._run: Callable[..., Awaitable[Any]] = tool.run_async
+        plain: Any = getattr(tool, self.method)
+        of = tool
+        while isinstance(plain, _AtTool):
+            plain, of = plain._plain, plain._tool
+        is_bound = inspect.ismethod(plain) and plain.__self__ is of
+        self._plain: Callable[..., Awaitable[Any]] = MethodType(plain.__func__, tool) if is_bound else plain
+
+    @classmethod
+    def stand_at(cls, tool: BaseTool) -> None:
+        """Put one at this very tool, unless it is there."""
+        current = vars(tool).get(cls.method)
+        if not isinstance(current, cls) or current._tool is not tool:
+            vars(tool)[cls.method] = cls(tool)
+
+
+class _Gate(_AtTool):
+    """Stands at a tool: the plugin of the app that calls it lets calls through; an app without one calls the tool."""
+
+    method = "run_async"
 
     async def __call__(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
         plugin = tool_context._invocation_context.plugin_manager.get_plugin(NAME)
         if not isinstance(plugin, LedgerPlugin):
-            return await self._run(args=args, tool_context=tool_context)
-        return await plugin.walk(self._tool, args, tool_context, self._run)
+            return await self._plain(args=args, tool_context=tool_context)
+        return await plugin.walk(self._tool, args, tool_context, self._plain)
 
 
-class _Noting:
+class _Noting(_AtTool):
     """Stands where an MCP tool calls its server, and notes what is raised there: ADK makes results of it."""
 
-    def __init__(self, tool: BaseTool) -> None:
-        self._tool = tool
-        self._call: Callable[..., Awaitable[Any]] = tool._run_async_impl
+    method = "_run_async_impl"
 
     async def __call__(self, **words: Any) -> Any:
         sent = _sent.get()
         if sent is None or sent.tool is not self._tool:
-            return await self._call(**words)
+            return await self._plain(**words)
         sent.is_begun, sent.lost = True, None
         try:
-            return await self._call(**words)
+            return await self._plain(**words)
         except Exception as lost:
             sent.lost = lost
             raise
@@ -353,8 +376,7 @@ class _Entry(Entry):
 
     async def _sent(self, args: dict[str, Any], effect: RunningEffect) -> Any:
         """Enter a tool of an MCP server. Only an error that the server reports is the tool's; a lost answer is none."""
-        if not isinstance(vars(self._tool).get("_run_async_impl"), _Noting):
-            vars(self._tool)["_run_async_impl"] = _Noting(self._tool)
+        _Noting.stand_at(self._tool)
         sent, self._told = _Sent(self._tool), None
         token = _sent.set(sent)
         try:
@@ -515,7 +537,11 @@ def _entered_with(tool: BaseTool, args: Mapping[str, Any]) -> dict[str, Any]:
     parameters = getattr(_signature(tool), "parameters", {})
     defaults = {name: one.default for name, one in parameters.items() if one.default is not one.empty}
     said = {name: as_json(default) for name, default in defaults.items()}
-    return {name: value for name, value in args.items() if said.get(name) is defaults.get(name) or said[name] != value}
+    return {
+        name: value
+        for name, value in args.items()
+        if said.get(name) is defaults.get(name) or not is_same(said[name], value)
+    }
 
 
 def _schema_of(tool: BaseTool) -> str:

@@ -44,6 +44,7 @@ class _Walked:
 
     effect_id: str
     said_id: str | None
+    adapter: str
     tool: str
     args: Mapping[str, Any]
     is_carried_out: bool = False
@@ -229,7 +230,7 @@ class Entry:
         self._check_read(effect)
         self._entered_id = effect.id
         known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
-        token = _walked.set(_Walked(effect.id, self._said_id, self.call.tool, known))
+        token = _walked.set(_Walked(effect.id, self._said_id, type(self).__module__, self.call.tool, known))
         try:
             with _own_cancelling():
                 yield
@@ -260,13 +261,20 @@ class Entry:
         return self._entered_id if is_raised or not isinstance(error, IndelibleError) else None
 
 
-def is_entered_for(effect: RunningEffect, said_id: str | None) -> bool:
-    """Say whether an adapter entered this effect here for the call to which the model gave this id.
+def is_entered_for(effect: RunningEffect, said_id: str | None, adapter: str) -> bool:
+    """Say whether this adapter entered this effect here for the call to which the model gave this id.
 
-    The record may have another id: that of the call which first asked for the same.
+    The record may have another id: that of the call which first asked for the same. Models of two frameworks may give
+    the same id to two calls, so what another adapter entered is another call.
+
+    Args:
+        effect: The effect that runs here.
+        said_id: The id.
+        adapter: The module of the adapter.
     """
     walked = _walked.get()
-    return walked is not None and (walked.effect_id, walked.said_id) == (effect.id, said_id)
+    known = None if walked is None else (walked.effect_id, walked.said_id, walked.adapter)
+    return known == (effect.id, said_id, adapter)
 
 
 def carries_out(effect: RunningEffect, is_it: Callable[[str, Mapping[str, Any]], bool]) -> bool:

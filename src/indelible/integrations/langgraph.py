@@ -7,6 +7,8 @@ what was decided holds, what is open asks again. What a resume carries decides n
 from __future__ import annotations
 
 import base64
+import inspect
+import json
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,6 +28,7 @@ from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 from pydantic import BaseModel
+from pydantic.v1 import BaseModel as BaseModelV1
 
 from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
 from indelible.errors import (
@@ -53,6 +56,7 @@ from indelible.integrations.terms import (
     Terms,
     checked_on_error,
     hash_of,
+    is_same,
     ordinal_of,
     question_of,
 )
@@ -350,8 +354,10 @@ def _validated(request: ToolCallRequest, args: Mapping[str, Any]) -> Mapping[str
         known = ", ".join(sorted(one.name for one in getattr(request.runtime, "tools", ())))
         raise ValueError(f"there is no tool of this name; the tools are: {known}")
     schema: Any = tool.tool_call_schema
+    if isinstance(schema, type) and issubclass(schema, BaseModelV1):
+        return _by_pydantic_1(request, tool, schema, args)
     if not isinstance(schema, type) or not issubclass(schema, BaseModel):
-        return bound(schema if isinstance(schema, Mapping) else None, args, tool.name)
+        return _by_json_schema(tool, schema if isinstance(schema, Mapping) else None, args)
     whole: Any = tool.args_schema
     if not isinstance(whole, type) or not issubclass(whole, BaseModel):
         return read_by(schema, args, tool.name)
@@ -365,6 +371,42 @@ def _validated(request: ToolCallRequest, args: Mapping[str, Any]) -> Mapping[str
         return schema.model_construct(**{name: getattr(validated, name) for name in schema.model_fields})
 
     return read_by(schema, args, tool.name, reads)
+
+
+def _by_pydantic_1(
+    request: ToolCallRequest, tool: BaseTool, schema: type[BaseModelV1], args: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """Return arguments as a model of pydantic 1 reads them.
+
+    Raises:
+        ValueError: It does not take them, or it reads what is shown of them as others.
+    """
+    whole: Any = tool.args_schema  # has the validators, and what the framework injects
+    beside = {name: value for name, value in live_in(request).items() if name in whole.__fields__}
+    read = whole.parse_obj({**args, **beside})
+    shown: dict[str, Any] = json.loads(read.json(by_alias=True, include=set(schema.__fields__)))
+    if len(shown) != len(schema.__fields__) or whole.parse_obj({**shown, **beside}) != read:
+        raise ValueError("its schema of pydantic 1 reads other arguments than are shown; give it a model of pydantic 2")
+    return shown
+
+
+def _by_json_schema(tool: BaseTool, schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return arguments with the defaults of a JSON schema; where that tells none, with those of the tool's function.
+
+    The function's defaults that are no JSON, such as a date, are left to it.
+    """
+    shown = bound(schema, args, tool.name)
+    function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
+    taken = inspect.signature(function).parameters.values()
+    left_out = [one for one in taken if one.name in (schema or {}).get("properties", {}) and one.name not in shown]
+    return shown | {one.name: one.default for one in left_out if _is_json(one.default)}
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        return is_same(json.loads(json.dumps(value)), value)
+    except (TypeError, ValueError):
+        return False
 
 
 class _Entry(Entry):
@@ -427,10 +469,17 @@ class _Entry(Entry):
             NothingHappened: The framework would inject something else than what is recorded.
         """
         self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
-        args = {name: value for name, value in effect.args.items() if name not in self._supplied}
+        args = self.read_alike(self._own(effect.args), self._request.tool_call["args"], self._reads)
         self.entered, self.said = effect.id, None
         self.task.let_in(effect.args)
-        return self._request.override(tool_call={**self._request.tool_call, "args": args})
+        return self._request.override(tool_call={**self._request.tool_call, "args": dict(args)})
+
+    def _own(self, args: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments without what the framework supplies."""
+        return {name: value for name, value in args.items() if name not in self._supplied}
+
+    def _reads(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._own(_validated(self._request, args))
 
     def _check(self, given: Given | ParentCommand, noted: _Noted, effect: RunningEffect) -> None:
         """Raise the error that a message tells: what a node made the message of, or the tool's own word."""

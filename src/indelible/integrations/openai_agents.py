@@ -190,7 +190,8 @@ class LedgerTools:
         tool = at.behind
         _check_server(tool)
         try:
-            call = self._call(at, context, _object_in(at.name, arguments), context.tool_call_id)
+            said = _object_in(at.name, arguments)
+            call = self._call(at, context, said, context.tool_call_id)
         except NoRun:  # not for the model to mend: without a run nothing goes on
             raise
         except BadCall as misfit:
@@ -202,7 +203,7 @@ class LedgerTools:
         words = self._terms.at_once(at.name)
         if tool.timeout_seconds is not None:
             words.setdefault("timeout", timedelta(seconds=tool.timeout_seconds))
-        entry = _Entry(tool, context, call, functools.partial(self._supplied, at, context), at.beside, words)
+        entry = _Entry(tool, context, call, functools.partial(self._supplied, at, context), at, said, words)
         entry.judged = judged.args if tool.needs_approval else None
         return await entry.walk_async(self._ledger, words)
 
@@ -526,13 +527,15 @@ class _Entry(Entry):
         context: ToolContext[Any],
         call: ToolCall,
         supplies: Callable[[], dict[str, Any]],
-        beside: str,
+        at: _Entrance,
+        said: Mapping[str, Any],
         words: Mapping[str, Any],
     ) -> None:
         super().__init__(call, context.tool_call_id)
         self._words = words
         self._supplies = supplies
-        self._beside = beside
+        self._at = at
+        self._said = said
         self._tool = tool
         self._context = context
         self._live: list[Any] = []
@@ -544,9 +547,11 @@ class _Entry(Entry):
         """Enter the tool with the recorded arguments."""
         if self.judged is not None and not is_same(effect.args, self.judged):
             raise NothingHappened("its arguments were edited since the tool asked a person about them")
-        self.check_injected(effect, self._beside, supplies=self._supplies)
+        self.check_injected(effect, self._at.beside, supplies=self._supplies)
         supplied = self._supplies()
-        args = {name: value for name, value in effect.args.items() if name not in supplied}
+        args: Mapping[str, Any] = {name: value for name, value in effect.args.items() if name not in supplied}
+        if self._at.model is not None:
+            args = self.read_alike(args, self._said, functools.partial(_read, self._at.model, tool=self._at.name))
         with self.running(effect), self._saying(effect, json.dumps(args)) as said:
             with inside_tool():
                 output = await self._output(said, effect)

@@ -182,7 +182,7 @@ class LedgerCapability(AbstractCapability[Any]):
         except (NameTaken, _Unfit) as wrong:
             return f"{call.tool_name} was not called: {wrong}"
         asking = _Asking(ctx, tool_def, asked)
-        entry = _Entry(args, handler, asked, supplies, asking, self._terms.at_once(asked.tool))
+        entry = _Entry(call, args, handler, asked, supplies, asking, self._terms.at_once(asked.tool))
         stops, call_id = self._stops.get(ctx.run_id, {}), str(ctx.tool_call_id)
         stops.pop(call_id, None)
         try:
@@ -365,11 +365,13 @@ class _Passage:
     recorded, and what it records is what the tool did.
 
     Args:
+        of: The framework's own object for the call: the same one all the way, and another one for each other call.
         recorded: The JSON of what the tool is entered with.
         is_approved: Is "approved", which the framework says, the answer to the tool's own question? None: leave it.
     """
 
-    def __init__(self, recorded: Any, is_approved: bool | None = None) -> None:
+    def __init__(self, of: Any, recorded: Any, is_approved: bool | None = None) -> None:
+        self.of = of
         self.is_approved = is_approved
         self.is_entered = False
         self.gave: list[Any] = []
@@ -401,7 +403,7 @@ class _Passage:
     def check(self, shown: Callable[[], Any]) -> None:
         """Enter the tool once, with what is recorded, or raise `NothingHappened`."""
         try:
-            if shown() != self._recorded:
+            if not is_same(shown(), self._recorded):
                 raise NothingHappened(
                     "a hook of another capability changed what the ledger has recorded, so nothing was entered; change "
                     "it before: in after_tool_validate, in wrap_tool_execute, or in their hooks for outputs"
@@ -438,8 +440,7 @@ class _OutputPassage(_Passage):
     """
 
     def __init__(self, recorded: Any, functions: OutputFunctions, tool: ToolDefinition | None) -> None:
-        super().__init__(recorded)
-        self.context = functions.context
+        super().__init__(functions.context, recorded)
         self._functions = functions
         self._tool = tool
 
@@ -463,7 +464,13 @@ class _OutputPassage(_Passage):
 def _passage_of(context: OutputContext) -> _OutputPassage | None:
     """Return the way of this very output; None for one inside of a function that makes another."""
     passage = _PASSAGE.get()
-    return passage if isinstance(passage, _OutputPassage) and passage.context is context else None
+    return passage if isinstance(passage, _OutputPassage) and passage.of is context else None
+
+
+def is_led(of: ToolCallPart | OutputContext) -> bool:
+    """Say whether a capability of ours leads this very call, or output, to its tool already."""
+    passage = _PASSAGE.get()
+    return passage is not None and passage.of is of
 
 
 def _as_error(cause: BaseException | None) -> Exception | None:
@@ -556,7 +563,14 @@ class _Entry(Entry):
     """One call on its way: what the tool gave stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(
-        self, validated: Any, handler: Any, call: ToolCall, supplies: Supplies, asking: _Asking, words: dict[str, Any]
+        self,
+        part: ToolCallPart,
+        validated: Any,
+        handler: Any,
+        call: ToolCall,
+        supplies: Supplies,
+        asking: _Asking,
+        words: dict[str, Any],
     ) -> None:
         super().__init__(call, asking.call_id)
         self._supplies = supplies
@@ -565,7 +579,8 @@ class _Entry(Entry):
         self._shown = shown_of(validated)
         self._handler = handler
         self._asking = asking
-        self._passage = _Passage(None)
+        self._part = part
+        self._passage = _Passage(part, None)
         self._live: list[Any] = []
         self._deferred: Exception | None = None
         self.stop: Exception | None = None
@@ -574,7 +589,7 @@ class _Entry(Entry):
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
         _check_validated(self, effect, self._supplies)
-        self._passage = _Passage(self._shown, self._asking.is_tool_answered)
+        self._passage = _Passage(self._part, self._shown, self._asking.is_tool_answered)
         with self.running(effect):
             try:
                 result = await self._passage.lead(self._handler, self._validated)

@@ -78,6 +78,8 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "tools that flows declare",
             "tools that the program runs itself",
             "crews inside tools",
+            "tools of a LiteAgent",
+            "structured tools",
             "saving to memory",
         ],
         [
@@ -89,6 +91,8 @@ WAYS: dict[str, tuple[Way, ...]] = {
             "remote agents",
             "callbacks",
             "guardrails",
+            "conditions of tasks",
+            "output files",
             "hooks",
             "event listeners",
         ],

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from crewai import Agent, Crew
+from crewai import Agent, Crew, Task
 from crewai.core.providers.human_input import SyncHumanInputProvider, get_provider, set_provider
 from crewai.events.event_bus import crewai_event_bus
 from crewai.flow.async_feedback.providers import ConsoleProvider
@@ -25,6 +26,7 @@ from crewai.hooks import (
     get_before_tool_call_hooks,
 )
 from crewai.hooks.dispatch import InterceptionPoint, get_hooks
+from crewai.lite_agent import LiteAgent
 from crewai.llms.base_llm import BaseLLM
 from crewai.skills.tool import LoadSkillTool
 from crewai.tools import BaseTool
@@ -32,6 +34,7 @@ from crewai.tools.agent_tools.add_image_tool import AddImageTool
 from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 from crewai.tools.base_tool import Tool
 from crewai.tools.memory_tools import RecallMemoryTool
+from crewai.tools.structured_tool import CrewStructuredTool
 from crewai.tools.tool_failure import (
     ToolExecutionFailedError,
     ToolFailure,
@@ -41,7 +44,7 @@ from crewai.tools.tool_failure import (
 from pydantic import PrivateAttr
 
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, check_sends_once, never, stops_of
-from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here, running_here
+from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.ways import Watch, module_of
 
@@ -51,14 +54,32 @@ _ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI give
 
 def reach(around: Around) -> Undo:
     """Put the ledger before the tools of an agent whenever it begins to work, and before tools that a program runs."""
-    gate = LedgerTools(around.ledger, run=_run_of, terms=around.terms, **around.usual)
-    return all_replaced(
+    gate = _Gate(around.ledger, run=_run_of, terms=around.terms, **around.usual)
+    restore = all_replaced(
         lambda: _agents(gate, around.watch),
         *_running(gate),
+        *_structured(gate),
+        *_tasks(around.watch),
         *_crews(around.watch),
         *_beside_tools(around.watch),
         *_questions(gate),
     )
+
+    def undo() -> None:
+        gate.is_on = False
+        restore()
+
+    return undo
+
+
+class _Gate(LedgerTools):
+    """Steps aside once the reach is undone: an agent keeps the tools that it was made with."""
+
+    is_on = True
+
+    def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
+        """Let a call in."""
+        return super().enter(tool, words) if self.is_on else tool._run(**words)
 
 
 def _run_of() -> str:
@@ -126,17 +147,13 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
     def guarded(owner: type, name: str) -> Undo:
         plain = vars(owner)[name]
 
-        def is_plain(tool: BaseTool) -> bool:
-            known = (LedgerTool, Delegation, BaseAgentTool, *_ONLY_READ)
-            return isinstance(tool, known) or running_here() is not None
-
         @functools.wraps(plain)
         def run(self: BaseTool, *args: Any, **words: Any) -> Any:
-            return plain(self, *args, **words) if is_plain(self) else _entered(gate, self, args, words)
+            return plain(self, *args, **words) if _is_plain(self) else _entered(gate, self, args, words)
 
         @functools.wraps(plain)
         async def arun(self: BaseTool, *args: Any, **words: Any) -> Any:
-            if is_plain(self):
+            if _is_plain(self):
                 return await plain(self, *args, **words)
             return await asyncio.to_thread(_entered, gate, self, args, words)
 
@@ -144,6 +161,61 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
     places = [(owner, name) for owner in (BaseTool, Tool) for name in ("run", "arun")]
     return [functools.partial(guarded, owner, name) for owner, name in places]
+
+
+def _is_plain(tool: Any) -> bool:
+    return isinstance(tool, (LedgerTool, Delegation, BaseAgentTool, *_ONLY_READ))
+
+
+def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
+    """Return the replacements for structured tools: what a `LiteAgent` makes of its tools, and a program by itself.
+
+    One that was made before is guarded where it is entered.
+    """
+    convert, invoke, ainvoke = BaseTool.to_structured_tool, CrewStructuredTool.invoke, CrewStructuredTool.ainvoke
+
+    @functools.wraps(convert)
+    def converted(self: BaseTool) -> CrewStructuredTool:
+        return convert(_behind(gate, self))
+
+    @functools.wraps(invoke)
+    def invoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002 - its word
+        tool = _tool_in(self)
+        if tool is None:
+            return invoke(self, input, config, **words)
+        return _entered(gate, tool, (), {**_said(input), **words})
+
+    @functools.wraps(ainvoke)
+    async def ainvoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002
+        tool = _tool_in(self)
+        if tool is None:
+            return await ainvoke(self, input, config, **words)
+        return await asyncio.to_thread(_entered, gate, tool, (), {**_said(input), **words})
+
+    return [
+        lambda: replaced(BaseTool, "to_structured_tool", converted, takes=("self",)),
+        lambda: replaced(CrewStructuredTool, "invoke", invoked, takes=("self", "input", "config")),
+        lambda: replaced(CrewStructuredTool, "ainvoke", ainvoked, takes=("self", "input", "config")),
+    ]
+
+
+def _said(given: Any) -> dict[str, Any]:
+    """Return what a structured tool is given, before its schema reads it: it reads it once."""
+    return dict(json.loads(given) if isinstance(given, str) else given)
+
+
+def _tool_in(structured: CrewStructuredTool) -> BaseTool | None:
+    """Return the tool that a structured tool would enter; None if that is guarded already, or is CrewAI's own."""
+    known = structured._original_tool or getattr(structured.func, "__self__", None)
+    if isinstance(known, BaseTool):
+        return None if _is_plain(known) else known
+    if f"{module_of(structured.func)}.".startswith("crewai."):
+        return None
+    about = {"name": structured.name, "description": structured.description, "func": structured.func}
+    limit = {"max_usage_count": structured.max_usage_count, "current_usage_count": structured.current_usage_count}
+    structured._original_tool = Tool(**about, **limit, args_schema=structured.args_schema)
+    made: BaseTool = structured._original_tool
+    return made
 
 
 def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
@@ -163,8 +235,36 @@ def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: di
 # What runs beside tools
 
 
+def _tasks(watch: Watch) -> list[Callable[[], Undo]]:
+    """Return the replacements where a task is carried out, by a crew or the program, and where a `LiteAgent` works."""
+    core, acore, lite = Task._execute_core, Task._aexecute_core, LiteAgent._execute_core
+
+    @functools.wraps(core)
+    def executed(self: Task, agent: Any, *args: Any, **words: Any) -> Any:
+        _note_task(watch, self, agent)
+        return core(self, agent, *args, **words)
+
+    @functools.wraps(acore)
+    async def aexecuted(self: Task, agent: Any, *args: Any, **words: Any) -> Any:
+        _note_task(watch, self, agent)
+        return await acore(self, agent, *args, **words)
+
+    @functools.wraps(lite)
+    def worked(self: LiteAgent, *args: Any, **words: Any) -> Any:
+        _note_working(watch, self)
+        watch.note(_NAME, "guardrails", _names([self._guardrail]))
+        return lite(self, *args, **words)
+
+    takes = ("self", "agent", "context", "tools")
+    return [
+        lambda: replaced(Task, "_execute_core", executed, takes=takes),
+        lambda: replaced(Task, "_aexecute_core", aexecuted, takes=takes),
+        lambda: replaced(LiteAgent, "_execute_core", worked, takes=("self", "agent_info")),
+    ]
+
+
 def _crews(watch: Watch) -> list[Callable[[], Undo]]:
-    kickoff, akickoff = Crew.kickoff, Crew.akickoff
+    kickoff, akickoff, replay = Crew.kickoff, Crew.akickoff, Crew.replay
 
     @functools.wraps(kickoff)
     def kicked_off(self: Crew, *args: Any, **words: Any) -> Any:
@@ -176,27 +276,50 @@ def _crews(watch: Watch) -> list[Callable[[], Undo]]:
         _note_crew(watch, self)
         return await akickoff(self, *args, **words)
 
+    @functools.wraps(replay)
+    def replayed(self: Crew, *args: Any, **words: Any) -> Any:
+        _note_crew(watch, self)
+        return replay(self, *args, **words)
+
     return [
+        lambda: replaced(Crew, "replay", replayed, takes=("self", "task_id")),
         lambda: replaced(Crew, "kickoff", kicked_off, takes=("self", "inputs")),
         lambda: replaced(Crew, "akickoff", akicked_off, takes=("self", "inputs")),
     ]
 
 
 def _note_crew(watch: Watch, crew: Crew) -> None:
-    tasks = list(crew.tasks)
     own = [crew.step_callback, crew.task_callback, *crew.before_kickoff_callbacks, *crew.after_kickoff_callbacks]
-    watch.note(_NAME, "callbacks", _names([*own, *(task.callback for task in tasks)]))
-    watch.note(_NAME, "guardrails", _names(one for task in tasks for one in (task._guardrail, *task._guardrails)))
-    for agent in {id(one): one for one in (*crew.agents, crew.manager_agent, *(task.agent for task in tasks))}.values():
-        if isinstance(agent, Agent):
-            _note_agent(watch, agent)
-        elif agent is not None:
-            watch.note(_NAME, "agents of other frameworks", [type(agent).__name__])
+    watch.note(_NAME, "callbacks", _names(own))
+    for task in crew.tasks:
+        _note_task(watch, task)
+    for agent in {id(one): one for one in (*crew.agents, crew.manager_agent)}.values():
+        _note_worker(watch, agent)
+
+
+def _note_task(watch: Watch, task: Task, agent: Any = None) -> None:
+    watch.note(_NAME, "callbacks", _names([task.callback, task.converter_cls]))
+    watch.note(_NAME, "guardrails", _names([task._guardrail, *task._guardrails]))
+    watch.note(_NAME, "conditions of tasks", _names([getattr(task, "condition", None)]))
+    watch.note(_NAME, "output files", [task.output_file] if task.output_file else [])
+    _note_worker(watch, agent or task.agent)
+
+
+def _note_worker(watch: Watch, agent: Any) -> None:
+    if isinstance(agent, Agent):
+        _note_agent(watch, agent)
+    elif agent is not None:
+        watch.note(_NAME, "agents of other frameworks", [type(agent).__name__])
 
 
 def _note_agent(watch: Watch, agent: Agent) -> None:
     watch.note(_NAME, "callbacks", _names([agent.step_callback]))
     watch.note(_NAME, "guardrails", _names([agent.guardrail]))
+    _note_working(watch, agent)
+
+
+def _note_working(watch: Watch, agent: Agent | LiteAgent) -> None:
+    """Note what stands around every agent that works."""
     watch.note(_NAME, "remote agents", [agent.role] if getattr(agent, "a2a", None) else [])
     points = [get_hooks(point) for point in InterceptionPoint]
     known = [get_before_tool_call_hooks(), get_after_tool_call_hooks()]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
+from enum import Enum
 from typing import Any
 
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
 from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.tools import BaseTool
@@ -203,7 +206,7 @@ def _has_own_code(part: Any, inside: tuple[Any, ...] = ()) -> bool:
     has_own_code = functools.partial(_has_own_code, inside=(*inside, part))
     if isinstance(part, (BaseLanguageModel, type)) or any(part is one for one in inside):
         return False
-    if isinstance(part, (ToolNode, Pregel, BaseTool)):
+    if isinstance(part, (ToolNode, Pregel, RemoteGraph, BaseTool)):
         entered = [getattr(part, name, None) for name in _ENTRANCES]
         entered += [part.func, part.afunc] if isinstance(part, ToolNode) else []
         is_changed = isinstance(part, ToolNode) and _is_changed(part)
@@ -218,8 +221,29 @@ def _has_own_code(part: Any, inside: tuple[Any, ...] = ()) -> bool:
         is_class = any(_is_own_class(vars(part).get(name)) for name in ("func", "afunc"))
         return is_class or not _is_theirs(type(part)) or has_own_code(vars(part))
     if not callable(part):
-        return False
+        return _is_own_object(part) or has_own_code(_objects_in(part))
     return not _is_theirs(part) or has_own_code(getattr(part, "__self__", None)) or has_own_code(_closure_of(part))
+
+
+def _is_own_object(part: Any) -> bool:
+    """Say whether an object is of a class of the program, or of a package of others, and no plain data.
+
+    What the framework makes around it, as a retriever around a store, calls its methods. Callbacks are not looked at.
+    """
+    package = module_of(part).partition(".")[0]
+    is_data = (
+        isinstance(part, (Enum, BaseCallbackHandler))
+        or package in sys.stdlib_module_names
+        or package.startswith("pydantic")
+    )
+    return not is_data and not _is_theirs(part)
+
+
+def _objects_in(part: Any) -> list[Any]:
+    """Return what an object of the framework was made around, without the data that it holds, as documents."""
+    if not f"{module_of(part)}.".startswith(("langchain.", "langgraph.", "langchain_core.")):
+        return []
+    return [one for one in getattr(part, "__dict__", {}).values() if not isinstance(one, (Mapping, list, tuple, set))]
 
 
 def _is_own_class(part: Any) -> bool:
@@ -252,7 +276,7 @@ def _is_theirs(part: Any) -> bool:
 
 
 def _is_behind(request: ToolCallRequest) -> bool:
-    return is_behind(request.tool_call["name"], request.tool_call["id"])
+    return is_behind(request.tool_call["name"], request.tool_call["id"], ToolGate)
 
 
 def _run_of(config: RunnableConfig) -> str:

@@ -23,7 +23,6 @@ from indelible.integrations.everywhere.reach import (
     Undo,
     all_replaced,
     inside_tool,
-    is_behind,
     replaced,
     run_here,
 )
@@ -185,7 +184,7 @@ class _Entrance:
         What an agent does is guarded call by call. That it is called is guarded if its terms say how, or if a person or
         a rule has a say in it.
         """
-        if not self.switch.is_on or is_behind(self._tool.qualified_name, context.tool_call_id):
+        if not self.switch.is_on:
             return False
         if not self._tool._is_agent_tool or self.switch.is_named(self._tool):
             return True

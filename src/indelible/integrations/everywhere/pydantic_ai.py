@@ -18,13 +18,11 @@ from indelible.integrations.everywhere.reach import (
     Undo,
     all_replaced,
     inside_tool,
-    is_behind,
     is_behind_tool,
     replaced,
     run_here,
 )
-from indelible.integrations.pydantic_ai import LedgerCapability, note_request, note_unguarded
-from indelible.integrations.pydantic_ai_outputs import OutputFunctions
+from indelible.integrations.pydantic_ai import LedgerCapability, is_led, note_request, note_unguarded
 from indelible.integrations.terms import MODEL_TURN
 from indelible.integrations.ways import Watch
 
@@ -89,7 +87,7 @@ class _Everywhere(LedgerCapability):
     ) -> Any:
         """Runs a tool call, replays it, pauses the agent, or tells the model why not."""
         enter = _inside(handler)
-        if is_behind(call.tool_name, call.tool_call_id):
+        if is_led(call):
             return await enter(args)
         return await super().wrap_tool_execute(ctx, call=call, tool_def=tool_def, args=args, handler=enter)
 
@@ -98,8 +96,7 @@ class _Everywhere(LedgerCapability):
     ) -> Any:
         """Call the function that makes the agent's output once."""
         enter = _inside(handler)
-        tool = None if ctx.partial_output else OutputFunctions(output_context, handler).tool_for(output)
-        if tool is not None and is_behind_tool(tool.name):
+        if is_led(output_context):
             return await enter(output)
         words = {"output_context": output_context, "output": output, "handler": enter}
         return await super().wrap_output_process(ctx, **words)

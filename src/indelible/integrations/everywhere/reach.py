@@ -50,17 +50,22 @@ def running_here() -> RunningEffect | None:
     return None if running is None or running.is_over else running
 
 
-def is_behind(tool: str, call_id: str | None) -> bool:
+def is_behind(tool: str, call_id: str | None, adapter: type) -> bool:
     """Is this very call being carried out by the ledger already? Then an adapter stands around it.
 
     A call inside the tool is another one, even if its tool has the same name and its model counted to the same id.
+
+    Args:
+        tool: The tool's name.
+        call_id: The id that the model gave the call.
+        adapter: The framework's adapter: its framework passes the call on. What others entered is another call.
     """
     running = _around_tool()
-    return running is not None and running.tool == tool and is_entered_for(running, call_id)
+    return running is not None and running.tool == tool and is_entered_for(running, call_id, adapter.__module__)
 
 
 def is_behind_tool(tool: str) -> bool:
-    """Is a call of this tool being carried out, and not yet inside the tool? For calls that have no id."""
+    """Is a call of this tool being carried out, and not yet inside the tool? For turns of models, which have no id."""
     running = _around_tool()
     return running is not None and running.tool == tool
 

@@ -116,7 +116,7 @@ class _Everywhere(LedgerPlugin):
 
     async def gate(self, context: Any, next_fn: Any) -> AsyncGenerator[Any, None]:
         """Run a tool call, replay it, interrupt the agent, or tell the model why not."""
-        is_plain = not self.is_on or is_behind(context.tool_use["name"], context.tool_use["toolUseId"])
+        is_plain = not self.is_on or is_behind(context.tool_use["name"], context.tool_use["toolUseId"], LedgerPlugin)
         async for event in next_fn(context) if is_plain else super().gate(context, next_fn):
             yield event
 
