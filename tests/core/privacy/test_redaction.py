@@ -517,3 +517,10 @@ def test_95_arguments_with_a_field_at_another_place_than_a_rule_says_are_refused
     with pytest.raises(BadCall) if is_refused else nullcontext():
         redactor(rule).check_named(args, encode(args))
     redactor(rule).check_named({"card": {"pin": "2"}}, encode({"card": {"pin": "2"}}))
+
+
+@pytest.mark.parametrize(("rule", "kept"), [("result.pin", None), ("result.number", {"told": "2"})])
+def test_95_a_result_that_writes_itself_without_the_field_of_a_rule_is_marked_whole(rule: str, kept: Any) -> None:
+    """Where the field went is not known: it may be in any member."""
+    found = redactor(rule).redacted(encode({"told": "2"}), "result", value={"pin": "2"})
+    assert isinstance(decode(found), Redacted) if kept is None else decode(found) == kept
