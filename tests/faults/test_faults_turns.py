@@ -22,6 +22,8 @@ from indelible import (
     Succeeded,
     ToolCall,
 )
+from indelible.core.moving import moved_to
+from indelible.engine.stops import Stops
 from indelible.errors import ApprovalPending, EffectFailed, EffectInDoubt, StillRunning
 from indelible.integrations.function_calls import FunctionCalls
 from tests.journal.exported import key_of
@@ -124,6 +126,33 @@ def test_53_what_is_in_doubt_is_settled_for_each_turn_that_asked(
                 ledger.run(mail(turn), send, **words)
     assert send.entries == 1
     assert types_of(ledger).count("tool_call_joined") == 1, "each turn is noted once"
+
+
+def test_53_a_call_that_very_many_turns_ask_for_runs_once_for_all_of_them(ledger: Driver) -> None:
+    """Only so many turns are noted. The first ones were forgotten, and among them the one that ran it."""
+    words: dict[str, Any] = {"side_effect": "notification", "on_crash": "hold"}
+    send = Mails(TimeoutError("no answer"))
+    with pytest.raises(TimeoutError):
+        ledger.run(mail("m0"), send, **words)
+    for number in range(1, 205):
+        doubt = ledger.begin(mail(f"m{number}"), **words)
+        assert isinstance(doubt, InDoubt)
+    ledger.settle(doubt.effect.id, Succeeded("sent"), by="ana", evidence="looked")
+    for turn in ("m0", "m1", "m204", "one that never asked before"):
+        assert ledger.run(mail(turn), send, **words) == "sent"
+    assert send.entries == 1
+
+
+def test_53_a_turn_is_not_noted_where_the_tenant_was_moved_away(store_url: str) -> None:
+    """What is added to the old place is lost, and its journal is not the beginning of the new one any more."""
+    indelible.migrate(store_url)
+    with indelible.Ledger.open(store_url, seal=False) as ledger:
+        with pytest.raises(TimeoutError):
+            ledger.run(mail("m1"), Mails(TimeoutError("no answer")), side_effect="payment", on_crash="hold")
+        Stops(ledger._engine, ledger.tenant).leave(indelible.Actor("ben"), moved_to("postgresql://elsewhere/db"))
+        before = [event.type for event in ledger.events(mail("m1").run)]
+        ledger.begin(mail("m2"), side_effect="payment", on_crash="hold")
+        assert [event.type for event in ledger.events(mail("m1").run)] == before
 
 
 def test_53_a_probe_answers_for_the_turn_that_had_it_asked(ledger: Driver) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -356,6 +358,22 @@ def test_42_a_signature_that_was_taken_back_is_not_cast_again(shell: Shell) -> N
     assert refusal_of(ledger, edited, "ana", signature=signature) == "signature"
     approve(ledger, edited, by="ana", signature=keys["ana"].sign(vote_message(edited.digest, True)))
     assert ledger.run(charge(), ran) == "ran"
+
+
+def test_42_no_signature_is_good_for_two_questions_however_alike_and_close_they_are(shell: Shell) -> None:
+    """What is written in one batch has one time, so equal calls had one digest, and one signature permitted both."""
+    people, _ = signers()
+    ledger = shell.open(policy=asking(people, signed=True))
+    together = threading.Barrier(24)
+
+    def ask(number: int) -> None:
+        together.wait()
+        ledger.begin(charge(dedupe="call", call_id=f"c{number}"))
+
+    with ThreadPoolExecutor(24) as pool:
+        list(pool.map(ask, range(24)))
+    digests = [question.digest for question in ledger.approvals(status="pending")]
+    assert (len(digests), len(set(digests))) == (24, 24)
 
 
 def test_42_who_took_a_signed_vote_back_can_still_deny_and_others_can_approve(shell: Shell) -> None:

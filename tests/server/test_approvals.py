@@ -74,10 +74,12 @@ def test_the_text_that_is_shown_has_the_digest_that_is_sent_back(place: Place, r
     approval = ask(place, run, args={"amount": 2**53 + 1, "to": "Zoë"})
     seen = place.get(f"/v1/approvals/{approval['id']}", "ana").json()
     assert seen["args_json"] == '{"amount":{"$int":"9007199254740993"},"to":"Zoë"}'
-    bound = {name: approval[name] for name in ("run_id", "tool", "schema", "policy")}
+    bound = {name: approval[name] for name in ("tool", "schema", "policy")} | {"run_id": approval["for_run"]}
     expires_at = datetime.fromisoformat(approval["expires_at"])
     text = seen["args_json"].encode()
-    digest = approval_digest(tenant=WHO["ana"][0], args_json=text, expires_at=expires_at, **bound)
+    digest = approval_digest(
+        approval=approval["id"], tenant=WHO["ana"][0], args_json=text, expires_at=expires_at, **bound
+    )
     assert digest == approval["digest"]
     again = ask(place, run, args={"amount": 6, "to": "Zoë"})
     second = place.get(f"/v1/approvals/{again['id']}", "ana").json()

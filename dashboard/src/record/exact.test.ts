@@ -12,8 +12,9 @@ it('reads a value only from the one text that would be written of it again', () 
 
 // As the library computed it: core.approvals.approval_digest.
 const APPROVAL = {
-  digest: 'd0dd8899d2afe0d237f52abb9147933b18e405124111a221c4cf6855b41bc561',
-  run_id: 'order-123',
+  digest: 'db2f03944c7277e04637e447342ef5cec3a6525bb8d32f4171704ef7655561d2',
+  id: 'apr_1',
+  for_run: 'order-123',
   tool: 'stripe.refund',
   schema: 'ab'.repeat(32),
   policy: 'none',
@@ -25,7 +26,7 @@ it('knows the digest of a call from that of any other', async () => {
   expect(await isDigestOfApproval(APPROVAL, ARGS, 'default')).toBe(true)
   expect(await isDigestOfApproval(APPROVAL, ARGS.replace('4200', '4201'), 'default')).toBe(false)
   expect(await isDigestOfApproval(APPROVAL, ARGS, 'acme')).toBe(false)
-  for (const name of ['run_id', 'tool', 'schema', 'policy', 'expires_at'] as const) {
+  for (const name of ['id', 'for_run', 'tool', 'schema', 'policy', 'expires_at'] as const) {
     expect(await isDigestOfApproval({ ...APPROVAL, [name]: 'other' }, ARGS, 'default')).toBe(false)
   }
 })

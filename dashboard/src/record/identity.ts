@@ -48,12 +48,12 @@ export async function isDigestOf(call: Call, tenant: string): Promise<boolean> {
   return (await hashed('indelible/digest/v1', tenant, call.tool, canonical(call.args), '')) === call.digest
 }
 
-type Asked = { readonly digest: string; readonly run_id: string; readonly tool: string; readonly schema: string; readonly policy: string; readonly expires_at: string }
+type Asked = { readonly id: string; readonly digest: string; readonly for_run: string; readonly tool: string; readonly schema: string; readonly policy: string; readonly expires_at: string }
 
 /** Says whether an approval's digest is of exactly this text of arguments, and of all else that it binds. */
 export async function isDigestOfApproval(asked: Asked, argsText: string, tenant: string): Promise<boolean> {
-  const { run_id, tool, schema, policy, expires_at } = asked
-  return (await hashed('indelible/approval/v1', tenant, run_id, tool, schema, argsText, policy, expires_at)) === asked.digest
+  const { id, for_run, tool, schema, policy, expires_at } = asked
+  return (await hashed('indelible/approval/v1', tenant, id, for_run, tool, schema, argsText, policy, expires_at)) === asked.digest
 }
 
 /** Gives the choices of arguments that may have made a key, the smallest first; single ones also from inside others. */

@@ -71,6 +71,7 @@ from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
 from indelible.core.effects.turns import joined, joins, looks_repeated
 from indelible.core.events import instant
+from indelible.core.moving import is_moved_away
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
 from indelible.core.policy import budgets
 from indelible.core.policy.budgets import budget_ref, read_charges
@@ -317,8 +318,11 @@ def _origin(command: Adopt, taken: Effect) -> bytes:
 
 
 def _open(command: Open, effect: Effect | None, now: datetime, seq: int, sheets: Sheets, beside: Effect | None) -> Step:
-    """Opens, claims, or answers from what is recorded; what has not ended notes each turn that asked for it."""
-    if effect is None or not joins(command, effect):
+    """Opens, claims, or answers from what is recorded; what has not ended notes each turn that asked for it.
+
+    A tenant that was moved away notes nothing: its record goes on elsewhere.
+    """
+    if effect is None or not joins(command, effect) or is_moved_away(stop_in(sheets)):
         return _answered(command, effect, now, seq, sheets, beside)
     both = joined(command, effect)
     step = _answered(command, replace(both, version=effect.version), now, seq, sheets, beside)

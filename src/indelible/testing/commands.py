@@ -144,7 +144,9 @@ class Commands:
         """Approves what an opening asks, at a moment of the store's clock, before it was asked."""
         question = opening.verdict.question
         assert question is not None, "nothing is asked"
+        approval_id = f"apr_{opening.effect_id.removeprefix('eff_')}"
         digest = approval_digest(
+            approval=approval_id,
             tenant=self.tenant,
             run_id=opening.run_id,
             tool=opening.tool,
@@ -156,7 +158,7 @@ class Commands:
         return CastVote(
             ref=opening.ref,
             stamp=self.stamp(DECIDER),
-            approval_id=f"apr_{opening.effect_id.removeprefix('eff_')}",
+            approval_id=approval_id,
             digest=digest,
             is_approval=True,
             detail_json=b'"decided"',

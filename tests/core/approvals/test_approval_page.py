@@ -20,7 +20,7 @@ UNTIL = datetime(2030, 1, 3, 12, tzinfo=UTC)
 
 
 def digest(schema: str = "", policy: str = "") -> str:
-    words = {"tenant": "default", "run_id": "order-123", "tool": "stripe.charge"}
+    words = {"approval": "apr_1", "tenant": "default", "run_id": "order-123", "tool": "stripe.charge"}
     return approval_digest(**words, schema=schema, args_json=ARGS, policy=policy, expires_at=UNTIL)
 
 

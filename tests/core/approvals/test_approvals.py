@@ -433,6 +433,7 @@ def test_somebody_looks_at_a_question_when_more_people_are_to_be_asked_and_when_
 
 
 BOUND = {
+    "approval": "apr_1",
     "tenant": "default",
     "run_id": "run-1",
     "tool": "pay",
@@ -442,6 +443,7 @@ BOUND = {
     "expires_at": NOON,
 }
 OTHERWISE = {
+    "approval": "apr_2",
     "tenant": "other",
     "run_id": "run-2",
     "tool": "pay2",

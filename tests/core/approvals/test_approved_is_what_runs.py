@@ -241,6 +241,7 @@ def check_asked(answer: AwaitingApproval, other: Made) -> None:
     assert (approval.status, approval.votes, effect.attempt) == ("pending", (), 0)
     identity = identify(other.call, other.tenant)
     assert approval.digest == approval_digest(
+        approval=approval.id,
         tenant=other.tenant,
         run_id=effect.run_id,
         tool=other.call.tool,

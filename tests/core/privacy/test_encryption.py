@@ -304,6 +304,7 @@ def test_what_is_approved_is_the_recorded_form_and_what_people_say_is_encrypted(
     approval = shelf.approval()
     recorded = KEY.encrypt(edited, REF, "args")
     assert approval.digest == approval_digest(
+        approval=approval.id,
         tenant="default",
         run_id="run-1",
         tool="pay",

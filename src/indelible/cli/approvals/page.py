@@ -36,7 +36,7 @@ from indelible.cli.show import (
     visible,
     wrapped,
 )
-from indelible.core.approvals.approval import approval_digest
+from indelible.core.approvals.approval import digest_with
 from indelible.core.approvals.rendering import Shown
 from indelible.core.approvals.shown import approval_shown, differences_shown
 from indelible.core.approvals.stuck import Stuck
@@ -103,26 +103,14 @@ def _viewed(ledger: Ledger, approval: Approval, by: str | None) -> ApprovalView:
 def _is_bound(ledger: Ledger, view: ApprovalView, shown: bytes) -> bool:
     """Is the digest that of what is shown? Where values are encrypted, it is that of the recorded form."""
     approval = view.approval
-    if _digest_with(approval, shown) == approval.digest:
+    if digest_with(approval, shown) == approval.digest:
         return True
     found = store_behind(ledger).payloads(approval.ref.tenant, approval.run_id, [approval.args_seq])
     recorded = next((payload for payload in found if payload.field == "args"), None)
-    if recorded is None or _digest_with(approval, recorded.value) != approval.digest:
+    if recorded is None or digest_with(approval, recorded.value) != approval.digest:
         return False
     opened = ledger._opened_payload(view.effect, recorded)
     return opened is not None and opened.value == shown
-
-
-def _digest_with(approval: Approval, args_json: bytes) -> str:
-    return approval_digest(
-        tenant=approval.ref.tenant,
-        run_id=approval.run_id,
-        tool=approval.tool,
-        schema=approval.schema,
-        args_json=args_json,
-        policy=approval.policy,
-        expires_at=approval.expires_at,
-    )
 
 
 # For programs

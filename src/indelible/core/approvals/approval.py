@@ -310,10 +310,35 @@ def find_person(people: Mapping[str, Person], name: str) -> Person | None:
 
 
 def approval_digest(
-    *, tenant: str, run_id: str, tool: str, schema: str, args_json: bytes, policy: str, expires_at: datetime
+    *,
+    approval: str,
+    tenant: str,
+    run_id: str,
+    tool: str,
+    schema: str,
+    args_json: bytes,
+    policy: str,
+    expires_at: datetime,
 ) -> str:
-    """Gives the digest that a decision binds; any other call, rule, schema or time gives another."""
-    return hashed(APPROVAL_TAG, tenant, run_id, tool, schema, args_json, policy, instant(expires_at))
+    """Gives the digest that a decision binds; any other question, call, rule, schema or time gives another.
+
+    Equal calls may be asked about at one moment. `approval`, the id of the question, tells them apart.
+    """
+    return hashed(APPROVAL_TAG, tenant, approval, run_id, tool, schema, args_json, policy, instant(expires_at))
+
+
+def digest_with(approval: Approval, args_json: bytes) -> str:
+    """Return the digest that a question has about these arguments."""
+    return approval_digest(
+        approval=approval.id,
+        tenant=approval.ref.tenant,
+        run_id=approval.for_run,
+        tool=approval.tool,
+        schema=approval.schema,
+        args_json=args_json,
+        policy=approval.policy,
+        expires_at=approval.expires_at,
+    )
 
 
 def vote_message(digest: str, is_approval: bool) -> bytes:
@@ -349,6 +374,7 @@ def ask(
         tool=effect.tool,
         side_effect=effect.side_effect,
         digest=approval_digest(
+            approval=approval_id,
             tenant=effect.tenant,
             run_id=asking,
             tool=effect.tool,
@@ -374,15 +400,8 @@ def is_bound_to(approval: Approval, effect: Effect, *, schema: str, policy: str)
     """Is this the approval of exactly what would run now? Everything it binds is computed again."""
     if effect.args_json is None or (approval.effect_id, approval.run_id) != (effect.id, effect.run_id):
         return False
-    return approval.digest == approval_digest(
-        tenant=effect.tenant,
-        run_id=approval.for_run,
-        tool=effect.tool,
-        schema=schema,
-        args_json=effect.args_json,
-        policy=policy,
-        expires_at=approval.expires_at,
-    )
+    bound = replace(approval, ref=effect.ref, tool=effect.tool, schema=schema, policy=policy)
+    return approval.digest == digest_with(bound, effect.args_json)
 
 
 def drifted(approval: Approval, *, schema: str, policy: str, run_id: str, are_args_other: bool) -> tuple[str, ...]:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from indelible.core.commands import Open
 from indelible.core.effects.effect import ENDED, Effect
 
-_MOST = 100
-"""How many turns an effect notes: the newest ones. An agent may ask in each turn for what stays in doubt."""
+_MOST = 200
+"""How many turns an effect notes. After that, it is taken for the call of every turn: it may be, and runs once."""
 
 
 def looks_repeated(command: Open, effect: Effect) -> bool:
@@ -30,7 +30,7 @@ def joins(command: Open, effect: Effect) -> bool:
 def joined(command: Open, effect: Effect) -> Effect:
     """Return the effect with the turn of the command among its own."""
     assert command.turn is not None, "it joins"
-    return replace(effect, version=effect.version + 1, turn=_written([*_turns_of(effect), command.turn][-_MOST:]))
+    return replace(effect, version=effect.version + 1, turn=_written([*_turns_of(effect), command.turn]))
 
 
 def first_turn(turn: str | None) -> str | None:
@@ -40,7 +40,10 @@ def first_turn(turn: str | None) -> str | None:
 
 def _is_of_another_turn(command: Open, effect: Effect) -> bool:
     are_known = command.dedupe == "turn" and command.turn is not None and effect.turn is not None
-    return are_known and command.turn not in _turns_of(effect)
+    if not are_known:
+        return False
+    turns = _turns_of(effect)
+    return len(turns) < _MOST and command.turn not in turns
 
 
 def _written(turns: list[str]) -> str:

@@ -15,8 +15,8 @@ from indelible.core.approvals.approval import (
     ApprovalStatus,
     Refusal,
     Vote,
-    approval_digest,
     consumed,
+    digest_with,
     ended,
     handed_back,
     reopened,
@@ -141,15 +141,7 @@ def check_args(found: Approval, args_json: bytes | None, args_seq: int | None) -
         raise Caught("its approval is about other arguments", expected=f"event {args_seq}", found=str(found.args_seq))
     if args_json is None:
         return
-    digest = approval_digest(
-        tenant=found.ref.tenant,
-        run_id=found.for_run,
-        tool=found.tool,
-        schema=found.schema,
-        args_json=args_json,
-        policy=found.policy,
-        expires_at=found.expires_at,
-    )
+    digest = digest_with(found, args_json)
     if digest != found.digest:
         raise Caught("its approval has another digest than what was asked", expected=digest, found=found.digest)
 
