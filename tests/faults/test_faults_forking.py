@@ -81,7 +81,7 @@ if child == 0:
     signal.alarm(20)
     os._exit(0 if call(1) == 1 and call(2) == 2 else 1)
 _, status = os.waitpid(child, 0)
-print(" ".join(sorted(held)))
+print(" ".join(sorted(held)), flush=True)
 os._exit(os.waitstatus_to_exitcode(status) != 0)
 """
 

@@ -412,7 +412,7 @@ BAD: list[tuple[bytes, int]] = [
     (b'{"tool":"a","lease_s":1e9}', 422),
     (b'{"tool":"a","token":"short"}', 422),
     (b'{"tool":"a","dedupe":"call"}', 400),
-    (b'{"tool":"a","run_id":"order-1","key":["missing"]}', 400),
+    (b'{"tool":"a","run_id":"order-1","key":["missing"]}', 422),
     (b'{"tool":"a","side_effect":"harmless"}', 422),
     (b'{"tool":"a","tenant":"globex"}', 422),
     (b'{"tool":"a","actor":"ceo"}', 422),

@@ -162,7 +162,7 @@ class SheetListsConformance(Suite):
         for name in ("ürün 🎁", "a|b/c", "'; --", "line\nbreak\ttab", '"quoted"', "\\", "%_", "e\u0301", "x" * 500):
             make = Commands(f"{name[:480]}{os.urandom(4).hex()}", run_id=name)
             body = b'"' + b"x" * 200_000 + b'"'
-            aside = Sheet(kind="budget", id=name, status=name, topic=name, due_at=clock.now(), body=body)
+            aside = Sheet(kind="delivery", id=name, status=name, topic=name, due_at=clock.now(), body=body)
             told = Sheet(kind="note", id=name, status=name, topic=name, due_at=clock.now(), body=body)
             with self.opened(clock) as store:
                 apply_one(store, make.keep(aside))

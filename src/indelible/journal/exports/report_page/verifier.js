@@ -2261,8 +2261,8 @@ var verifier = (function(exports) {
 	async function checkArgs(found, { args, argsSeq }) {
 		if (argsSeq !== null && found.args_seq !== argsSeq) throw new Caught("its approval is about other arguments");
 		if (args === null) return;
-		const { place, for_run, tool, schema, policy, expires_at } = found;
-		if (await hashed$1("indelible/approval/v1", place[0], for_run, tool, schema, args, policy, expires_at) !== found.digest) throw new Caught("its approval has another digest than what was asked");
+		const { id, place, for_run, tool, schema, policy, expires_at } = found;
+		if (await hashed$1("indelible/approval/v1", place[0], id, for_run, tool, schema, args, policy, expires_at) !== found.digest) throw new Caught("its approval has another digest than what was asked");
 	}
 	/** Gives what an approval has to be after an event, given what it was before. */
 	async function follows(event, before, found) {
