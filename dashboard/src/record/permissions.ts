@@ -259,7 +259,7 @@ function unvoted({ actor }: EffectBody, before: Approval, found: Approval): Appr
   const isOpen = ['pending', 'approved'].includes(before.status) && before.expires_at > before.asked_at
   const votes = before.votes.filter((vote) => (isSystem ? found.votes.some((one) => isSame(one, vote)) : !samePerson(vote.by, actor.id)))
   if ((!isSystem && !isOpen) || votes.length === before.votes.length) throw new Caught(`${before.id} lost no vote by this`)
-  const signers = before.votes.filter((vote) => vote.signature !== null && !votes.includes(vote)).map((vote) => vote.by)
+  const signers = isSystem ? [] : before.votes.filter((vote) => vote.signature !== null && !votes.includes(vote)).map((vote) => vote.by)
   return { ...before, version: before.version + 1, status: 'pending', votes, taken_back: [...before.taken_back, ...signers] }
 }
 

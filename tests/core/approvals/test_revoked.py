@@ -9,7 +9,7 @@ import pytest
 
 from indelible.core.approvals.approval import Approval, Need, Person
 from indelible.core.approvals.grants import Delegation, GrantTerms, delegation_sheet, pinned_digest
-from indelible.core.approvals.revoked import people_behind
+from indelible.core.approvals.revoked import people_behind, without_revoked
 from indelible.core.commands import (
     AwaitingApproval,
     Claimed,
@@ -49,6 +49,7 @@ from tests.core.making import (
     relinquish,
     settle,
     stamp,
+    vote,
 )
 
 PINNED = pinned_digest("default", "pay", None, ARGS)
@@ -122,6 +123,16 @@ def test_of_votes_those_of_the_revoked_go_and_the_question_stands_again() -> Non
     assert shelf.do(attend(approval)) == Decided(seen.approval, seen.effect), "once"
     shelf.do(cast(shelf.approval(), CY))
     assert isinstance(call(shelf, asks(Need(2))), Claimed)
+
+
+def test_42_who_loses_a_signed_vote_with_their_token_signs_the_question_again() -> None:
+    """They took nothing back: with the new token they vote again."""
+    shelf, approval = asked_for(asks(Need(2)))
+    revoke(shelf, "ada")
+    signed = replace(approval, votes=(vote("ada", signature=b"s"),))
+    left = without_revoked(signed, {place_of("ada"): shelf.sheets[place_of("ada")]})
+    assert left is not None
+    assert (left.votes, left.taken_back) == ((), ())
 
 
 def test_who_was_revoked_neither_votes_nor_edits() -> None:

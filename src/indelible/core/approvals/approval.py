@@ -571,11 +571,7 @@ def unvoted(approval: Approval, name: str, now: datetime) -> Approval | Refusal:
     votes = tuple(vote for vote in approval.votes if not same_person(vote.by, name))
     if len(votes) == len(approval.votes):
         return Refusal("no_vote", f"has no vote of {name} that could be taken back")
-    return reopened(approval, votes)
-
-
-def reopened(approval: Approval, votes: tuple[Vote, ...]) -> Approval:
-    """Return an approval that stands again with the votes that are left; signatures of the others are used up."""
+    # A signature stays on the record, so it could be cast again. Nobody took back what the ledger drops by itself.
     signers = tuple(vote.by for vote in approval.votes if vote not in votes and vote.signature is not None)
     taken_back = (*approval.taken_back, *signers)
     return replace(approval, version=approval.version + 1, status="pending", votes=votes, taken_back=taken_back)

@@ -8,8 +8,9 @@ The same holds for people whom the rules of their provider do not let decide any
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
-from indelible.core.approvals.approval import Approval, Vote, names_in, reopened
+from indelible.core.approvals.approval import Approval, Vote, names_in
 from indelible.core.approvals.grants import read_delegation, read_grant
 from indelible.core.approvals.sheets import read_approval
 from indelible.core.people.standing import credential_ref, is_token_revoked, may_permit, place_of, provider_behind
@@ -67,4 +68,4 @@ def without_revoked(approval: Approval, sheets: Sheets) -> Approval | None:
     votes = standing_votes(approval, sheets)
     if not approval.is_open or votes == approval.votes:
         return None
-    return reopened(approval, votes)
+    return replace(approval, version=approval.version + 1, status="pending", votes=votes)

@@ -19,7 +19,6 @@ from indelible.core.approvals.approval import (
     digest_with,
     ended,
     handed_back,
-    reopened,
     unvoted,
     voted,
 )
@@ -175,7 +174,7 @@ def _unvoted(telling: Telling, before: Approval, found: Approval) -> Approval:
     votes = tuple(vote for vote in before.votes if vote in found.votes)
     if votes == before.votes:
         raise Caught(f"{before.id} lost no vote by this")
-    return reopened(before, votes)
+    return replace(before, version=before.version + 1, status="pending", votes=votes)
 
 
 def _voted(telling: Telling, before: Approval, found: Approval) -> Approval:
