@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any
 
@@ -377,6 +378,27 @@ class Team(BaseModel):
     groups: list[set[int]]
 
 
+@dataclass
+class Pair:
+    """What a model of pydantic 1 writes by its encoder."""
+
+    both: frozenset[int]
+
+
+class Team1(v1.BaseModel):
+    """The same in a model of pydantic 1."""
+
+    groups: list[set[int]]
+
+
+class Sets1(v1.BaseModel):
+    """The arguments of a tool in a model of pydantic 1."""
+
+    to: set[int]
+    team: Team1
+    pair: Pair | None = None
+
+
 # Two equal sets that are iterated in different orders, as sets of texts are in different processes.
 SETS = ({"to": [0, 8], "team": {"groups": [[1], [0, 8]]}}, {"to": [8, 0], "team": {"groups": [[1], [8, 0]]}})
 
@@ -402,6 +424,23 @@ async def test_38_a_set_is_recorded_in_one_order_so_its_call_is_made_once(ledger
             await graph(ledger, tool, said, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
     assert got == [({0, 8}, Team(groups=[{1}, {0, 8}]))]
     assert [effect.args for effect in await ledger.effects()] == [{"to": [0, 8], "team": {"groups": [[1], [0, 8]]}}]
+
+
+async def test_38_a_set_in_a_model_of_pydantic_1_is_recorded_in_one_order(ledger: AsyncLedger) -> None:
+    got: list[Any] = []
+
+    def pay(to: Any, team: Any, pair: Any) -> str:
+        got.append((to, team.groups, pair.both))
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=Sets1)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    for said in SETS:
+        args = {**said, "pair": {"both": said["to"]}}
+        await graph(ledger, tool, args, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    assert got == [({0, 8}, [{1}, {0, 8}], {0, 8})]
+    (effect,) = await ledger.effects()
+    assert effect.args == {"to": [0, 8], "team": {"groups": [[1], [0, 8]]}, "pair": {"both": [0, 8]}}
 
 
 INSIDE = {

@@ -384,7 +384,15 @@ def _by_pydantic_1(
     whole: Any = tool.args_schema  # has the validators, and what the framework injects
     beside = {name: value for name, value in live_in(request).items() if name in whole.__fields__}
     read = whole.parse_obj({**args, **beside})
-    shown: dict[str, Any] = json.loads(read.json(by_alias=True, include=set(schema.__fields__)))
+
+    def written(value: Any) -> Any:
+        """Write what JSON has no word for, sets in one order: their own is another one in each process."""
+        shown = read.__json_encoder__(value)
+        if isinstance(value, set | frozenset) and isinstance(shown, list):
+            return sorted(shown, key=lambda one: json.dumps(one, sort_keys=True, default=written))
+        return shown
+
+    shown: dict[str, Any] = json.loads(read.json(by_alias=True, include=set(schema.__fields__), encoder=written))
     if len(shown) != len(schema.__fields__) or whole.parse_obj({**shown, **beside}) != read:
         raise ValueError("its schema of pydantic 1 reads other arguments than are shown; give it a model of pydantic 2")
     return shown
