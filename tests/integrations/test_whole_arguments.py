@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from datetime import date
+from enum import IntEnum, StrEnum
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -303,7 +305,22 @@ async def test_38_langchain_judges_a_default_of_any_kind_of_schema_and_of_the_fu
     assert [effect.args for effect in await ledger.effects()] == ([] if is_refused else [{"amount": amount}])
 
 
-@pytest.mark.parametrize("usual", [date(2026, 11, 19), object(), [object()]])
+class Mode(StrEnum):
+    """Is equal to its text, and is encoded as it."""
+
+    DRY = "dry"
+
+
+class Level(IntEnum):
+    """Is equal to its number."""
+
+    LOW = 1
+
+
+NO_JSON = [date(2026, 11, 19), object(), [object()], Mode.DRY, Level.LOW, [Mode.DRY], {"mode": Mode.DRY}, {Mode.DRY: 1}]
+
+
+@pytest.mark.parametrize("usual", [*NO_JSON, (1, 2), math.nan])
 async def test_38_langchain_leaves_a_default_to_the_function_that_no_json_tells(
     ledger: AsyncLedger, usual: Any
 ) -> None:
@@ -316,7 +333,8 @@ async def test_38_langchain_leaves_a_default_to_the_function_that_no_json_tells(
     tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=UNTOLD_DEFAULT)
     place: Any = {"configurable": {"thread_id": "t"}}
     await graph(ledger, tool, {}, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
-    assert got == [usual]
+    assert got[0] is usual
+    assert [effect.args for effect in await ledger.effects()] == [{}]
 
 
 async def test_38_langchain_records_what_a_model_of_pydantic_1_reads(ledger: AsyncLedger) -> None:

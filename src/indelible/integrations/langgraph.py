@@ -401,7 +401,7 @@ def _by_pydantic_1(
 def _by_json_schema(tool: BaseTool, schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments with the defaults of a JSON schema; where that tells none, with those of the tool's function.
 
-    The function's defaults that are no JSON, such as a date, are left to it.
+    The function's defaults that are no JSON, such as a date or a member of an enum, are left to it.
     """
     shown = bound(schema, args, tool.name)
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
@@ -411,10 +411,19 @@ def _by_json_schema(tool: BaseTool, schema: Mapping[str, Any] | None, args: Mapp
 
 
 def _is_json(value: Any) -> bool:
+    """Say whether JSON gives back the value itself. A member of an enum equals its text, but is no text."""
     try:
-        return is_same(json.loads(json.dumps(value)), value)
-    except (TypeError, ValueError):
+        return _has_types_of_json(value) and is_same(value, value)
+    except BadCall:
         return False
+
+
+def _has_types_of_json(value: Any) -> bool:
+    if type(value) is dict:
+        return all(type(name) is str and _has_types_of_json(one) for name, one in value.items())
+    if type(value) is list:
+        return all(map(_has_types_of_json, value))
+    return value is None or type(value) in (str, int, float, bool)
 
 
 class _Entry(Entry):
