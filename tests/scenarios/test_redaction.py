@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 from psycopg import sql
-from pydantic import BaseModel, ConfigDict, Field, RootModel, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_serializer, model_serializer
 
 from indelible import (
     Claimed,
@@ -479,6 +479,16 @@ class Around:
     inside: list[Named]
 
 
+class Numbered(BaseModel):
+    """Writes numbers as the names of what it holds."""
+
+    lines: dict[int, Named]
+
+    @field_serializer("lines")
+    def _written(self, lines: dict[int, Named]) -> dict[str, Named]:
+        return {str(number): line for number, line in lines.items()}
+
+
 class Many(RootModel[list[Named]]):
     """Is recorded as what it holds."""
 
@@ -490,6 +500,7 @@ OBJECTS: dict[str, Any] = {
     "a model that writes itself": Written(secret=CANARY),
     "a model of objects": Holding(one=Named("1", CANARY), more={"a": Written(secret=CANARY)}),
     "a dataclass of objects": Around([Named("1", CANARY)]),
+    "a model that writes numbers as names": Numbered(lines={1: Named("1", CANARY)}),
     "a model of a list": Many([Named("1", CANARY)]),
 }
 

@@ -130,6 +130,7 @@ class Color(str, Enum):  # noqa: UP042 (its members have hashes of their own)
         (Pair(1, Pair(2, 3)), [1, [2, 3]], {(): {"x": 0, "y": 1}, (1,): {"x": 0, "y": 1}}),
         ({Color.RED: Pair(1, 2)}, {"red": [1, 2]}, {("red",): {"x": 0, "y": 1}}),
         ({"a": 1}, {}, {(): {"a": None}}),
+        ({1: Pair(1, 2)}, {"1": [1, 2]}, {("1",): {"x": 0, "y": 1}}),
         (Row(own=1), {"own": 1, "pair": [1, 2]}, {("pair",): {"x": 0, "y": 1}}),
         (Row(own=1), {"other": 1, "pair": [1, 2]}, {(): {"own": None}, ("pair",): {"x": 0, "y": 1}}),
         (Row(own=1), "written", {(): {"own": None, "pair": None}}),

@@ -70,7 +70,8 @@ def moved_fields(value: Any, recorded: Any, at: Place = ()) -> dict[Place, dict[
 def _members(value: Any, kind: Any) -> Iterable[tuple[str, Any]]:
     """Return what an object has under names, except the fields that a model keeps out of its dump."""
     if isinstance(value, Mapping):
-        return [(str.__str__(name), item) for name, item in value.items()]  # an enum's member has a hash of its own
+        # A member of an enum has a hash of its own. What is no text may be one where a model writes it.
+        return [(str.__str__(name) if isinstance(name, str) else str(name), item) for name, item in value.items()]
     if hasattr(kind, "model_fields") and hasattr(kind, "model_dump"):
         own = [name for name, field in kind.model_fields.items() if not field.exclude]
         names = [*own, *(value.model_extra or ())]
