@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from datetime import date
+from enum import IntEnum, StrEnum
 from typing import Annotated, Any
 
 import mcp_types as types
@@ -302,7 +305,22 @@ async def test_38_langchain_judges_a_default_of_any_kind_of_schema_and_of_the_fu
     assert [effect.args for effect in await ledger.effects()] == ([] if is_refused else [{"amount": amount}])
 
 
-@pytest.mark.parametrize("usual", [date(2026, 11, 19), object(), [object()]])
+class Mode(StrEnum):
+    """Is equal to its text, and is encoded as it."""
+
+    DRY = "dry"
+
+
+class Level(IntEnum):
+    """Is equal to its number."""
+
+    LOW = 1
+
+
+NO_JSON = [date(2026, 11, 19), object(), [object()], Mode.DRY, Level.LOW, [Mode.DRY], {"mode": Mode.DRY}, {Mode.DRY: 1}]
+
+
+@pytest.mark.parametrize("usual", [*NO_JSON, (1, 2), math.nan])
 async def test_38_langchain_leaves_a_default_to_the_function_that_no_json_tells(
     ledger: AsyncLedger, usual: Any
 ) -> None:
@@ -315,7 +333,8 @@ async def test_38_langchain_leaves_a_default_to_the_function_that_no_json_tells(
     tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=UNTOLD_DEFAULT)
     place: Any = {"configurable": {"thread_id": "t"}}
     await graph(ledger, tool, {}, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
-    assert got == [usual]
+    assert got[0] is usual
+    assert [effect.args for effect in await ledger.effects()] == [{}]
 
 
 async def test_38_langchain_records_what_a_model_of_pydantic_1_reads(ledger: AsyncLedger) -> None:
@@ -377,6 +396,27 @@ class Team(BaseModel):
     groups: list[set[int]]
 
 
+@dataclass
+class Pair:
+    """What a model of pydantic 1 writes by its encoder."""
+
+    both: frozenset[int]
+
+
+class Team1(v1.BaseModel):
+    """The same in a model of pydantic 1."""
+
+    groups: list[set[int]]
+
+
+class Sets1(v1.BaseModel):
+    """The arguments of a tool in a model of pydantic 1."""
+
+    to: set[int]
+    team: Team1
+    pair: Pair | None = None
+
+
 # Two equal sets that are iterated in different orders, as sets of texts are in different processes.
 SETS = ({"to": [0, 8], "team": {"groups": [[1], [0, 8]]}}, {"to": [8, 0], "team": {"groups": [[1], [8, 0]]}})
 
@@ -402,6 +442,23 @@ async def test_38_a_set_is_recorded_in_one_order_so_its_call_is_made_once(ledger
             await graph(ledger, tool, said, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
     assert got == [({0, 8}, Team(groups=[{1}, {0, 8}]))]
     assert [effect.args for effect in await ledger.effects()] == [{"to": [0, 8], "team": {"groups": [[1], [0, 8]]}}]
+
+
+async def test_38_a_set_in_a_model_of_pydantic_1_is_recorded_in_one_order(ledger: AsyncLedger) -> None:
+    got: list[Any] = []
+
+    def pay(to: Any, team: Any, pair: Any) -> str:
+        got.append((to, team.groups, pair.both))
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=Sets1)
+    place: Any = {"configurable": {"thread_id": "t"}}
+    for said in SETS:
+        args = {**said, "pair": {"both": said["to"]}}
+        await graph(ledger, tool, args, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay", id="m")]}, place)
+    assert got == [({0, 8}, [{1}, {0, 8}], {0, 8})]
+    (effect,) = await ledger.effects()
+    assert effect.args == {"to": [0, 8], "team": {"groups": [[1], [0, 8]]}, "pair": {"both": [0, 8]}}
 
 
 INSIDE = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import traceback
+from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 from psycopg import sql
-from pydantic import BaseModel, ConfigDict, Field, RootModel, model_serializer
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_serializer, model_serializer
 
 from indelible import (
     Claimed,
@@ -479,6 +480,37 @@ class Around:
     inside: list[Named]
 
 
+class Numbered(BaseModel):
+    """Writes numbers as the names of what it holds."""
+
+    lines: dict[int, Named]
+
+    @field_serializer("lines")
+    def _written(self, lines: dict[int, Named]) -> dict[str, Named]:
+        return {str(number): line for number, line in lines.items()}
+
+
+class Flat(BaseModel):
+    """Writes what is inside of what it holds."""
+
+    login: Written
+    cards: deque[Named] = deque()
+
+    @model_serializer
+    def _written(self) -> dict[str, Any]:
+        return {"flat": self.login.secret, "cards": [*self.cards]}
+
+
+class Listed(BaseModel):
+    """Writes a list for what is none."""
+
+    cards: deque[Named]
+
+    @field_serializer("cards")
+    def _written(self, cards: deque[Named]) -> list[Named]:
+        return [*cards]
+
+
 class Many(RootModel[list[Named]]):
     """Is recorded as what it holds."""
 
@@ -490,6 +522,10 @@ OBJECTS: dict[str, Any] = {
     "a model that writes itself": Written(secret=CANARY),
     "a model of objects": Holding(one=Named("1", CANARY), more={"a": Written(secret=CANARY)}),
     "a dataclass of objects": Around([Named("1", CANARY)]),
+    "a model that writes numbers as names": Numbered(lines={1: Named("1", CANARY)}),
+    "a model that writes what is inside": Flat(login=Written(secret=CANARY)),
+    "a list of them": [Flat(login=Written(secret=CANARY))],
+    "a model that writes a list": Listed(cards=deque([Named("1", CANARY)])),
     "a model of a list": Many([Named("1", CANARY)]),
 }
 
@@ -527,6 +563,24 @@ def test_95_so_are_those_of_a_tool_as_objects_and_as_json(name: str, store_url: 
             with suppress(BadCall, NotRecordable):
                 look(said)
             assert_found_nowhere(store_url, CANARY)
+
+
+class Sparse(BaseModel):
+    """Writes what it has, and nothing of what it has not."""
+
+    id: str
+    secret: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _written(self, write: Any) -> dict[str, Any]:
+        return {name: value for name, value in write(self).items() if value is not None}
+
+
+def test_95_a_field_without_a_value_hides_nothing_of_its_object(shell: Shell) -> None:
+    ledger = shell.open(redact=["*.secret"])
+    for _ in range(2):
+        result = ledger.run(ToolCall(run_id="a", tool="look", args={}), lambda effect: Sparse(id="ch_1"))
+        assert result == {"id": "ch_1"}
 
 
 def test_95_a_path_leads_through_a_named_tuple_and_names_any_field_by_a_star(shell: Shell) -> None:

@@ -384,7 +384,15 @@ def _by_pydantic_1(
     whole: Any = tool.args_schema  # has the validators, and what the framework injects
     beside = {name: value for name, value in live_in(request).items() if name in whole.__fields__}
     read = whole.parse_obj({**args, **beside})
-    shown: dict[str, Any] = json.loads(read.json(by_alias=True, include=set(schema.__fields__)))
+
+    def written(value: Any) -> Any:
+        """Write what JSON has no word for, sets in one order: their own is another one in each process."""
+        shown = read.__json_encoder__(value)
+        if isinstance(value, set | frozenset) and isinstance(shown, list):
+            return sorted(shown, key=lambda one: json.dumps(one, sort_keys=True, default=written))
+        return shown
+
+    shown: dict[str, Any] = json.loads(read.json(by_alias=True, include=set(schema.__fields__), encoder=written))
     if len(shown) != len(schema.__fields__) or whole.parse_obj({**shown, **beside}) != read:
         raise ValueError("its schema of pydantic 1 reads other arguments than are shown; give it a model of pydantic 2")
     return shown
@@ -393,7 +401,7 @@ def _by_pydantic_1(
 def _by_json_schema(tool: BaseTool, schema: Mapping[str, Any] | None, args: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments with the defaults of a JSON schema; where that tells none, with those of the tool's function.
 
-    The function's defaults that are no JSON, such as a date, are left to it.
+    The function's defaults that are no JSON, such as a date or a member of an enum, are left to it.
     """
     shown = bound(schema, args, tool.name)
     function = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or tool._run
@@ -403,10 +411,19 @@ def _by_json_schema(tool: BaseTool, schema: Mapping[str, Any] | None, args: Mapp
 
 
 def _is_json(value: Any) -> bool:
+    """Say whether JSON gives back the value itself. A member of an enum equals its text, but is no text."""
     try:
-        return is_same(json.loads(json.dumps(value)), value)
-    except (TypeError, ValueError):
+        return _has_types_of_json(value) and is_same(value, value)
+    except BadCall:
         return False
+
+
+def _has_types_of_json(value: Any) -> bool:
+    if type(value) is dict:
+        return all(type(name) is str and _has_types_of_json(one) for name, one in value.items())
+    if type(value) is list:
+        return all(map(_has_types_of_json, value))
+    return value is None or type(value) in (str, int, float, bool)
 
 
 class _Entry(Entry):

@@ -12,7 +12,7 @@ import pytest
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
 
 from indelible.core.values.canonical import encode
-from indelible.core.values.left_out import left_out, moved_fields, sort_sets
+from indelible.core.values.left_out import INSIDE, left_out, moved_fields, sort_sets
 from indelible.errors import NotRecordable
 
 
@@ -126,18 +126,38 @@ class Color(str, Enum):  # noqa: UP042 (its members have hashes of their own)
     [
         ("text", "text", {}),
         ((1, [2]), [1, [2]], {}),
-        ((1, 2), "other", {}),
+        ((1, 2), "other", {(): {"[]": INSIDE}}),
         (Pair(1, Pair(2, 3)), [1, [2, 3]], {(): {"x": 0, "y": 1}, (1,): {"x": 0, "y": 1}}),
         ({Color.RED: Pair(1, 2)}, {"red": [1, 2]}, {("red",): {"x": 0, "y": 1}}),
         ({"a": 1}, {}, {(): {"a": None}}),
+        ({1: Pair(1, 2)}, {"1": [1, 2]}, {("1",): {"x": 0, "y": 1}}),
         (Row(own=1), {"own": 1, "pair": [1, 2]}, {("pair",): {"x": 0, "y": 1}}),
         (Row(own=1), {"other": 1, "pair": [1, 2]}, {(): {"own": None}, ("pair",): {"x": 0, "y": 1}}),
-        (Row(own=1), "written", {(): {"own": None, "pair": None}}),
-        (Rows([Row(own=1, pair=Pair(1, 2))]), [{"own": 1}], {(0,): {"pair": None}}),
+        (Row(own=1), "written", {(): {"own": None, "pair": None, "[]": INSIDE, "x": INSIDE, "y": INSIDE}}),
+        (
+            Rows([Row(own=1, pair=Pair(1, 2))]),
+            [{"own": 1}],
+            {(0,): {"pair": None, "[]": INSIDE, "x": INSIDE, "y": INSIDE}},
+        ),
         (Box(Pair(1, 2)), {"inside": [1, 2]}, {("inside",): {"x": 0, "y": 1}}),
         (Item(more=Pair(1, 2)), {"id": 1, "amount": 2, "more": [1, 2]}, {("more",): {"x": 0, "y": 1}}),  # type: ignore[call-arg]
-        (Row.model_construct(), {}, {(): {"own": None, "pair": None}}),
+        (Row.model_construct(), {}, {(): {"pair": None, "[]": INSIDE, "x": INSIDE, "y": INSIDE}}),
+        (set(), [], {}),
+        # What is inside of a moved field has its names too, at any depth.
+        ({"a": Box([Pair(1, 2)])}, {}, {(): {"a": None, "inside": INSIDE, "[]": INSIDE, "x": INSIDE, "y": INSIDE}}),
+        ({"a": {"a": 1}}, {}, {(): {"a": None}}),
+        ([Box(Rows([]))], {"b": 1}, {(): {"[]": INSIDE, "inside": INSIDE}}),
+        (Rows([Row(own=1)]), "other", {(): {"[]": INSIDE, "own": INSIDE, "pair": INSIDE, "x": INSIDE, "y": INSIDE}}),
+        (deque([Pair(1, 2)]), [[1, 2]], {(0,): {"x": 0, "y": 1}}),
+        ({Pair(1, 2), Pair(3, 4)}, [[3, 4], [1, 2]], {(0,): {"x": 0, "y": 1}, (1,): {"x": 0, "y": 1}}),
+        ({"a": None}, {}, {}),
     ],
 )
 def test_95_fields_that_are_not_recorded_under_their_names_are_found(value: Any, recorded: Any, moved: Any) -> None:
     assert moved_fields(value, recorded) == moved
+
+
+def test_95_an_object_that_holds_itself_has_its_names_once() -> None:
+    box = Box(None)
+    box.inside = [box]
+    assert moved_fields(box, "written") == {(): {"inside": None, "[]": INSIDE}}

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from indelible.core.privacy.detectors import DETECTORS, Detector, forged_in, found_in
 from indelible.core.values.canonical import decode, encode
-from indelible.core.values.left_out import Place, moved_fields
+from indelible.core.values.left_out import INSIDE, Place, moved_fields
 from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall
 
@@ -207,9 +207,8 @@ class Redactor:
     ) -> Any:
         """Gives a value with marks where the paths lead; `here` are the steps that are left at this place."""
         fields = moved.get(at, {})
-        if any(
-            number is None and _fits(steps[0], name) for steps in (*here, *anywhere) for name, number in fields.items()
-        ):
+        named = {None: (*here, *anywhere), INSIDE: anywhere}
+        if any(_fits(steps[0], name) for name, number in fields.items() for steps in named.get(number, ())):
             note(value)
             return self.mark(value)
         if not isinstance(value, dict | list):

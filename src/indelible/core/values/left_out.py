@@ -37,12 +37,18 @@ def left_out(value: Any, shown: Any, at: str, is_same: Callable[[Any, Any], bool
 Place = tuple[str | int, ...]
 """Steps into a recorded value: names of members, and numbers of items."""
 
+INSIDE = -1
+"""Stands for the number of a field that is somewhere inside of what an object writes otherwise; `[]` is any item."""
+
+_ROWS = (list, tuple, deque, set, frozenset)
+
 
 def moved_fields(value: Any, recorded: Any, at: Place = ()) -> dict[Place, dict[str, int | None]]:
     """Return the fields that are not recorded under their own names, by the place of the object that has them.
 
     A field of a named tuple is recorded at its number. Of a field that a model writes otherwise, only the object is
-    known in which it is: its number is None.
+    known in which it is: its number is None, and `INSIDE` for the fields of what it holds. Without a value it hides
+    nothing.
 
     Args:
         value: The value that is recorded.
@@ -54,23 +60,58 @@ def moved_fields(value: Any, recorded: Any, at: Place = ()) -> dict[Place, dict[
         return moved_fields(value.root, recorded, at)
     moved: dict[str, int | None] = {}
     found: dict[Place, dict[str, int | None]] = {}
-    if isinstance(value, list | tuple) and isinstance(recorded, list):
-        names = getattr(kind, "_fields", ()) if isinstance(value, tuple) else ()
-        moved = {name: number for number, name in enumerate(names)}
-        for number, (item, one) in enumerate(zip(value, recorded, strict=False)):
+    inside: set[str] = set()
+    if isinstance(value, _ROWS) and isinstance(recorded, list):
+        moved = {name: number for number, name in enumerate(getattr(kind, "_fields", ()))}
+        for number, (item, one) in enumerate(_pairs(value, recorded)):
             found |= moved_fields(item, one, (*at, number))
+    elif isinstance(value, _ROWS):
+        inside = _names_within(value)
     for name, item in _members(value, kind):
         if isinstance(recorded, dict) and name in recorded:
             found |= moved_fields(item, recorded[name], (*at, name))
-        else:
+        elif item is not None:
             moved[name] = None
+            inside |= _names_within(item)
+    moved = {**dict.fromkeys(inside, INSIDE), **moved}
     return found | ({at: moved} if moved else {})
+
+
+def _pairs(value: Iterable[Any], recorded: list[Any]) -> Iterable[tuple[Any, Any]]:
+    """Return items with their recorded forms. Those of a set have no order, so the first stands for all of them."""
+    if isinstance(value, set | frozenset):
+        return [(next(iter(value)), one) for one in recorded] if value else []
+    return zip(value, recorded, strict=False)
+
+
+def _names_within(value: Any) -> set[str]:
+    """Return the names of all fields in a value, at any depth."""
+    names: set[str] = set()
+    seen: dict[int, Any] = {}
+    left = [value]
+    while left:
+        one = left.pop()
+        if id(one) in seen or isinstance(one, str | bytes | int | float | None):
+            continue
+        seen[id(one)] = one
+        kind: Any = type(one)
+        if getattr(kind, "__pydantic_root_model__", False) is True:
+            left.append(one.root)
+        elif isinstance(one, _ROWS):
+            names |= {"[]", *getattr(kind, "_fields", ())}
+            left += one
+        else:
+            members = dict(_members(one, kind))
+            names |= members.keys()
+            left += members.values()
+    return names
 
 
 def _members(value: Any, kind: Any) -> Iterable[tuple[str, Any]]:
     """Return what an object has under names, except the fields that a model keeps out of its dump."""
     if isinstance(value, Mapping):
-        return [(str.__str__(name), item) for name, item in value.items()]  # an enum's member has a hash of its own
+        # A member of an enum has a hash of its own. What is no text may be one where a model writes it.
+        return [(str.__str__(name) if isinstance(name, str) else str(name), item) for name, item in value.items()]
     if hasattr(kind, "model_fields") and hasattr(kind, "model_dump"):
         own = [name for name, field in kind.model_fields.items() if not field.exclude]
         names = [*own, *(value.model_extra or ())]
