@@ -17,9 +17,12 @@ from indelible import GrantTerms, Ledger, Refused, RunningEffect, Succeeded, Too
 from indelible.cli.doctor.command import examine
 from indelible.cli.opening import Where
 from indelible.errors import IndelibleError, Misconfigured, ResultNotRecorded, StoreUnavailable
+from indelible.journal.evidence.live import LiveEvidence
+from indelible.journal.evidence.verification import verify
 from indelible.stores import is_postgres
 from tests.journal.attacked_world import POLICY
 from tests.journal.decided import approve, ask, refund
+from tests.journal.exported import key_of
 
 TABLES = ("events", "payloads", "pending", "effects", "runs", "sheets")
 
@@ -28,18 +31,19 @@ def charge(amount: int) -> ToolCall:
     return ToolCall(tool="charge", args={"amount": amount}, run_id=f"order-{amount}")
 
 
-def keep_away(url: str, table: str) -> None:
+def keep_away(url: str, table: str, *ways: str) -> None:
+    ways = ways or ("INSERT", "UPDATE")
     if is_postgres(url):
         with psycopg.connect(url, autocommit=True) as database:
             body = "BEGIN RETURN NULL; END"
             database.execute(f"CREATE FUNCTION away() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$".encode())
             database.execute(
-                f"CREATE TRIGGER away BEFORE INSERT OR UPDATE ON indelible_{table} FOR EACH ROW "
+                f"CREATE TRIGGER away BEFORE {' OR '.join(ways)} ON indelible_{table} FOR EACH ROW "
                 "EXECUTE FUNCTION away()".encode()
             )
     else:
         with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as connection:
-            for way in ("INSERT", "UPDATE"):
+            for way in ways:
                 connection.execute(
                     f"CREATE TRIGGER away_{way} BEFORE {way} ON indelible_{table} BEGIN SELECT RAISE(IGNORE); END"
                 )
@@ -51,8 +55,8 @@ def let_in(url: str, table: str) -> None:
             database.execute(f"DROP TRIGGER away ON indelible_{table}".encode())
     else:
         with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as connection:
-            for way in ("INSERT", "UPDATE"):
-                connection.execute(f"DROP TRIGGER away_{way}")
+            for way in ("INSERT", "UPDATE", "DELETE"):
+                connection.execute(f"DROP TRIGGER IF EXISTS away_{way}")
 
 
 Door = Callable[[Ledger, list[Any]], Any]
@@ -160,3 +164,67 @@ def test_98_a_handlers_own_transaction_is_undone_if_its_settlement_is_kept_away(
             ledger.run(charge(1), handler)
         assert ledger.run(charge(2), lambda effect: "paid") == "paid", "the trigger went with the rest"
         assert ledger.effects(run_id="order-1")[0].status != "succeeded"
+
+
+@pytest.mark.parametrize(("table", "way"), [("payloads", "DELETE"), ("effects", "UPDATE")])
+def test_98_an_erasure_is_not_recorded_while_what_it_erases_is_kept(
+    store_url: str, tmp_path: Path, table: str, way: str
+) -> None:
+    migrate(store_url, keys=tmp_path / "keys")
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
+        ledger.run(charge(1), lambda effect: "paid")
+        before = [event.type for event in ledger.events("order-1")]
+        keep_away(store_url, table, way)
+        with pytest.raises(Misconfigured):
+            ledger.erase(run_id="order-1", by="ana", reason="asked")
+        assert [event.type for event in ledger.events("order-1")] == before
+        assert ledger.effects(run_id="order-1")[0].args == {"amount": 1}
+        let_in(store_url, table)
+        ledger.erase(run_id="order-1", by="ana", reason="asked")
+        assert ledger.effects(run_id="order-1")[0].are_args_erased
+        ledger.erase(run_id="order-1", by="ana", reason="asked again")
+        ledger.seal()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize(
+    ("table", "ways"),
+    [
+        ("pending", "DELETE"),
+        ("leaves", "INSERT"),
+        ("tiles", "INSERT UPDATE"),
+        ("trees", "INSERT UPDATE"),
+        ("heads", "INSERT UPDATE"),
+    ],
+)
+def test_98_nothing_is_sealed_while_rows_of_the_journal_are_kept_away(
+    store_url: str, tmp_path: Path, table: str, ways: str, is_first: bool
+) -> None:
+    migrate(store_url, keys=tmp_path / "keys")
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
+        ledger.run(charge(1), lambda effect: "paid")
+        if not is_first:
+            ledger.seal()
+            ledger.run(charge(2), lambda effect: "paid")
+        keep_away(store_url, table, *ways.split())
+        with pytest.raises(Misconfigured):
+            ledger.seal()
+        let_in(store_url, table)
+        sealed = ledger.seal()
+        assert ledger.run(charge(3), lambda effect: "paid") == "paid"
+        assert ledger.stopped() is None
+        assert ledger.seal() != sealed
+        assert verify(LiveEvidence(ledger._engine.store, "default"), [key_of(ledger)]).is_verified
+
+
+def test_98_nothing_is_redacted_with_a_key_that_the_ledger_could_not_note(store_url: str, tmp_path: Path) -> None:
+    migrate(store_url, keys=tmp_path / "keys")
+    entered: list[Any] = []
+    keep_away(store_url, "redaction", "INSERT")
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=False, redact=["args.amount"]) as ledger:
+        with pytest.raises(Misconfigured):
+            first(ledger, entered)
+        assert entered == []
+        let_in(store_url, "redaction")
+        first(ledger, entered)
+        assert entered == [1]

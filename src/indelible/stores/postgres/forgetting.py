@@ -101,7 +101,9 @@ class PostgresForgetting:
         """Keeps it, if none is kept yet."""
         self._run("keep_redaction_check", {"check": check.encode()})
         kept = self.redaction_check()
-        assert kept is not None, "it was kept before it was read"
+        if kept is None:
+            self._run("refuse", {})
+        assert kept is not None, "it was refused where there is none"
         return kept
 
     def clear_away(self, rewrite: bool | None) -> list[str]:

@@ -77,8 +77,10 @@ class Integration:
         if not found.ntuples:
             _run(session, "plant_tree", place | {"root": EMPTY_ROOT}, until)
             found = _run(session, "lock_tree", place, until)
+        if not found.ntuples:
+            _run(session, "refuse", {}, until)
         tree = tree_from(found)
-        assert tree is not None, "trees are never removed"
+        assert tree is not None, "it was refused where there is none"
         return tree
 
     def _take(self, session: Session, most: int, until: float) -> list[Waiting]:

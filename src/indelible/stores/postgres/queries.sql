@@ -61,7 +61,11 @@ NOT EXISTS (
 -- name: kept_away
 -- A trigger of a user's kept a row away without a word. This undoes the statement by an error of its own, the logarithm
 -- of zero; the server cannot compute it beforehand. Put in where {kept_away} stands.
-ln(0 * (SELECT count(*) FROM headed)) = 0
+ln(0 * random()) = 0
+
+-- name: refuse
+-- Undoes a transaction when a row that was just written is not there.
+SELECT {kept_away}
 
 -- name: open_one
 -- Opens one effect and appends its event to its run. Gives no row, or what is there instead: effect, head, time.
@@ -533,12 +537,37 @@ RETURNING {effect}
 
 -- name: put_macs
 -- The macs of effects whose digests were erased.
-UPDATE indelible_effects e SET mac = m.mac
-FROM (
-    SELECT %(tenant)s::text AS tenant, m.*
-    FROM unnest(%(ids)s::text[], %(macs)s::bytea[]) AS m (id, mac) OFFSET 0
-) AS m
-WHERE e.tenant = m.tenant AND e.id = m.id
+WITH put AS (
+    UPDATE indelible_effects e SET mac = m.mac
+    FROM (
+        SELECT %(tenant)s::text AS tenant, m.*
+        FROM unnest(%(ids)s::text[], %(macs)s::bytea[]) AS m (id, mac) OFFSET 0
+    ) AS m
+    WHERE e.tenant = m.tenant AND e.id = m.id
+    RETURNING 1
+)
+SELECT WHERE CASE WHEN (SELECT count(*) FROM put) = cardinality(%(ids)s) THEN true ELSE {kept_away} END
+
+-- name: check_erased
+-- Undoes an erasure if something is still there that it was to erase. Not counted: another may have erased it before us.
+WITH gone AS MATERIALIZED (
+    SELECT %(tenant)s::text AS tenant, g.*
+    FROM unnest(%(run_ids)s::text[], %(seqs)s::bigint[], %(fields)s::text[]) AS g (run_id, seq, field)
+)
+SELECT WHERE CASE WHEN EXISTS (
+    SELECT FROM gone CROSS JOIN LATERAL (
+        SELECT FROM indelible_payloads
+        WHERE tenant = gone.tenant AND run_id = gone.run_id AND seq = gone.seq AND field = gone.field LIMIT 1) AS p
+) OR EXISTS (
+    SELECT FROM gone CROSS JOIN LATERAL (
+        SELECT effect_id FROM indelible_events
+        WHERE tenant = gone.tenant AND run_id = gone.run_id AND seq = gone.seq LIMIT 1) AS v
+    CROSS JOIN LATERAL (
+        SELECT FROM indelible_effects
+        WHERE tenant = gone.tenant AND id = v.effect_id AND opened_seq = gone.seq
+            AND digest <> decode(repeat('00', 32), 'hex') LIMIT 1) AS e
+    WHERE gone.field = 'args'
+) THEN {kept_away} ELSE true END
 
 -- name: find_subject
 -- Places of the events that opened effects about a subject.
@@ -636,19 +665,19 @@ ON CONFLICT (tenant) DO NOTHING
 
 -- name: take_pending
 -- Takes events that wait to be integrated, each run's in their order, with the rows of those events. Not of barred runs.
-WITH taken AS (
-    DELETE FROM indelible_pending
-    WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM indelible_pending
-        WHERE tenant = %(tenant)s::text AND run_id <> ALL (%(barred)s::text[])
-        ORDER BY run_id, seq LIMIT %(most)s::bigint))
-    RETURNING run_id, seq, hash
+WITH waiting AS MATERIALIZED (
+    SELECT ctid AS place, run_id, seq, hash FROM indelible_pending
+    WHERE tenant = %(tenant)s::text AND run_id <> ALL (%(barred)s::text[])
+    ORDER BY run_id, seq LIMIT %(most)s::bigint
+), taken AS (
+    DELETE FROM indelible_pending WHERE ctid = ANY (ARRAY(SELECT place FROM waiting)) RETURNING 1
 )
-SELECT taken.run_id, taken.seq, taken.hash, e.body, e.mac
-FROM taken LEFT JOIN LATERAL (
-    SELECT body, mac FROM indelible_events WHERE tenant = %(tenant)s AND run_id = taken.run_id AND seq = taken.seq LIMIT 1
+SELECT w.run_id, w.seq, w.hash, e.body, e.mac
+FROM waiting w LEFT JOIN LATERAL (
+    SELECT body, mac FROM indelible_events WHERE tenant = %(tenant)s AND run_id = w.run_id AND seq = w.seq LIMIT 1
 ) AS e ON %(is_examined)s::boolean
-ORDER BY taken.run_id, taken.seq
+WHERE CASE WHEN (SELECT count(*) FROM taken) = (SELECT count(*) FROM waiting) THEN true ELSE {kept_away} END
+ORDER BY w.run_id, w.seq
 
 -- name: grow_tree
 -- The tree after it has grown: the places of events, tiles that are new or wider, size and root.
@@ -657,12 +686,19 @@ WITH placed AS (
     SELECT %(tenant)s::text, %(was_size)s::bigint + number - 1, run_id, seq, hash
     FROM unnest(%(run_ids)s::text[], %(seqs)s::bigint[], %(hashes)s::bytea[])
         WITH ORDINALITY AS l (run_id, seq, hash, number)
+    RETURNING 1
 ), laid AS (
     INSERT INTO indelible_tiles (tenant, level, number, hashes)
     SELECT %(tenant)s, t.* FROM unnest(%(levels)s::bigint[], %(numbers)s::bigint[], %(tiles)s::bytea[]) AS t
     ON CONFLICT (tenant, level, number) DO UPDATE SET hashes = excluded.hashes
+    RETURNING 1
+), grown AS (
+    UPDATE indelible_trees SET size = %(size)s::bigint, root = %(root)s::bytea WHERE tenant = %(tenant)s
+    RETURNING 1
 )
-UPDATE indelible_trees SET size = %(size)s::bigint, root = %(root)s::bytea WHERE tenant = %(tenant)s
+SELECT WHERE CASE WHEN (SELECT count(*) FROM placed) = cardinality(%(seqs)s)
+        AND (SELECT count(*) FROM laid) = cardinality(%(levels)s) AND (SELECT count(*) FROM grown) = 1
+    THEN true ELSE {kept_away} END
 
 -- name: clear_pending
 -- Clears away the rows that were taken. The file keeps its size: to cut it off, writers would have to wait.
@@ -698,10 +734,15 @@ WHERE tenant = %(tenant)s::text AND run_id = %(run_id)s::text AND seq = %(seq)s:
 -- name: put_head
 -- A signed head; one of the same size is replaced by the one with more signatures. A head of more than the tree has was
 -- signed while an older database was put in this one's place.
-INSERT INTO indelible_heads (tenant, size, note, at)
-SELECT %(tenant)s::text, %(size)s::bigint, %(note)s::text, %(at)s::timestamptz
-WHERE EXISTS (SELECT FROM indelible_trees WHERE tenant = %(tenant)s::text AND size >= %(size)s::bigint)
-ON CONFLICT (tenant, size) DO UPDATE SET note = excluded.note, at = excluded.at
+WITH fitting AS MATERIALIZED (
+    SELECT FROM indelible_trees WHERE tenant = %(tenant)s::text AND size >= %(size)s::bigint
+), kept AS (
+    INSERT INTO indelible_heads (tenant, size, note, at)
+    SELECT %(tenant)s, %(size)s, %(note)s::text, %(at)s::timestamptz FROM fitting
+    ON CONFLICT (tenant, size) DO UPDATE SET note = excluded.note, at = excluded.at
+    RETURNING 1
+)
+SELECT WHERE CASE WHEN (SELECT count(*) FROM kept) = (SELECT count(*) FROM fitting) THEN true ELSE {kept_away} END
 
 -- name: list_heads
 -- Signed heads, the largest first.

@@ -216,6 +216,7 @@ def erase(session: Session, tenant: str, batch: Batch, until: float) -> None:
     }
     session.run(SQL["erase_payloads"], SQL["erase_payloads"].ordered(values), until)
     emptied = session.run(SQL["erase_digests"], SQL["erase_digests"].ordered(values), until)
+    session.run(SQL["check_erased"], SQL["check_erased"].ordered(values), until)
     if batch.macs is not None:
         effects = rows.effects_from(emptied, None)
         ids, macs = [effect.id for effect in effects], map(batch.macs.of_effect, effects)

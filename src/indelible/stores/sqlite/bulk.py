@@ -38,6 +38,12 @@ def execute_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[
     return changed
 
 
+def write_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Write rows; raise `Refused` unless each was written: a trigger of a user's can keep one away."""
+    if execute_rows(connection, sql, rows) != len(rows):
+        raise Refused
+
+
 def select_rows(connection: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> Iterable[Any]:
     """Gives what a query finds for any of the rows."""
     for start in range(0, len(rows), _MOST_ROWS):

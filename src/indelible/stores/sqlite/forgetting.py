@@ -13,6 +13,7 @@ from indelible.core.events import Event
 from indelible.core.privacy.forgetting import Prunable
 from indelible.core.sheets import Sheet
 from indelible.stores.sqlite import rows
+from indelible.stores.sqlite.bulk import Refused
 from indelible.stores.sqlite.statements import SQL
 
 _COPIES = (
@@ -78,7 +79,10 @@ class SqliteForgetting:
         """Keeps it, if none is kept yet."""
         with self._writing() as connection:
             connection.execute(SQL["keep_redaction_check"], (check,))
-            return str(connection.execute(SQL["redaction_check"]).get)
+            kept = connection.execute(SQL["redaction_check"]).get
+            if kept is None:
+                raise Refused
+            return str(kept)
 
     def clear_away(self, rewrite: bool | None) -> list[str]:
         """Rebuilds the file unless told not to, and empties its log.

@@ -15,7 +15,7 @@ from indelible.core.journal.merkle import EMPTY_ROOT
 from indelible.core.journal.notes import TreeHead
 from indelible.core.journal.tiles import grow
 from indelible.stores.sqlite import rows
-from indelible.stores.sqlite.bulk import execute_rows
+from indelible.stores.sqlite.bulk import Refused, write_rows
 from indelible.stores.sqlite.statements import SQL
 
 Result = TypeVar("Result")
@@ -72,6 +72,8 @@ class SqliteJournal:
         """Keeps a signed head."""
         with self._writing() as connection:
             connection.execute(SQL["put_head"], (tenant, head.size, note, rows.micros(at)))
+            if not connection.changes() and tree_of(connection, tenant).size >= head.size:
+                raise Refused
 
     def heads(self, tenant: str, limit: int, up_to: int | None = None) -> list[str]:
         """Lists signed heads."""
@@ -127,11 +129,13 @@ def _integrate(connection: apsw.Connection, tenant: str, most: int, examine: Exa
         barred |= named
     growth = grow(tree.size, [row[3] for row in waiting], tile)
     leaves = [(tenant, tree.size + place, *row[1:4]) for place, row in enumerate(waiting)]
-    execute_rows(connection, SQL["insert_leaves"], leaves)
+    write_rows(connection, SQL["insert_leaves"], leaves)
     for (level, number), hashes in growth.tiles.items():
-        connection.execute(SQL["put_tile"], (tenant, level, number, hashes))
-    connection.execute(SQL["put_tree"], (tenant, growth.size, growth.root))
+        write_rows(connection, SQL["put_tile"], [(tenant, level, number, hashes)])
+    write_rows(connection, SQL["put_tree"], [(tenant, growth.size, growth.root)])
     connection.execute(SQL["drop_pending"], {"tenant": tenant, "last": waiting[-1][0], "barred": words["barred"]})
+    if connection.changes() != len(waiting):
+        raise Refused
     return Tree(growth.size, growth.root)
 
 

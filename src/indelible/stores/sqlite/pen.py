@@ -22,7 +22,7 @@ from indelible.core.sheets import SheetRef
 from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
 from indelible.stores.assumptions import is_guarded, sheets_for
 from indelible.stores.sqlite import rows
-from indelible.stores.sqlite.bulk import Refused, execute_rows, select_rows
+from indelible.stores.sqlite.bulk import Refused, select_rows, write_rows
 from indelible.stores.sqlite.rows import Row
 from indelible.stores.sqlite.sheets import read_sheets, write_sheets
 from indelible.stores.sqlite.statements import SQL
@@ -136,17 +136,18 @@ class Pen:
             if name == "args":
                 for place in connection.execute(SQL["erase_digest"], (tenant, tenant, run_id, seq, seq)).fetchall():
                     self._put_mac(batch, place)
+            values = {"tenant": tenant, "run_id": run_id, "seq": seq, "field": name}
+            if connection.execute(SQL["is_kept"], values).get:  # not counted: another may have erased it before us
+                raise Refused
 
     def _write_rows(self, name: str, values: Sequence[Sequence[Any]]) -> None:
-        """Write rows; raise `Refused` unless each was written: a trigger of a user's can keep one away."""
-        if execute_rows(self._connection, SQL[name], values) != len(values):
-            raise Refused
+        write_rows(self._connection, SQL[name], values)
 
     def _put_mac(self, batch: Batch, place: Row) -> None:
         """Write the mac of an effect again, whose digest was erased with its arguments."""
         if batch.macs is not None:
             row: Any = self._connection.execute(SQL["effect_at"], place).fetchone()
-            self._connection.execute(SQL["put_mac"], (batch.macs.of_effect(rows.effect_from(row, None)), *place))
+            self._write_rows("put_mac", [(batch.macs.of_effect(rows.effect_from(row, None)), *place)])
 
     def _write_with_sheets(self, tenant: str, batch: Batch) -> None:
         """Writes effects with what only those have that somebody was asked about, or that a budget limits."""

@@ -204,6 +204,15 @@ WHERE tenant = ? AND id = (SELECT effect_id FROM indelible_events WHERE tenant =
     AND opened_seq = ?
 RETURNING tenant, scope, key
 
+-- name: is_kept
+-- Is something of a value still there that was to be erased? A trigger of a user's can keep it.
+SELECT EXISTS (
+    SELECT 1 FROM indelible_payloads WHERE tenant = :tenant AND run_id = :run_id AND seq = :seq AND field = :field
+) OR :field = 'args' AND EXISTS (
+    SELECT 1 FROM indelible_effects
+    WHERE tenant = :tenant AND opened_seq = :seq AND digest <> zeroblob(32)
+        AND id = (SELECT effect_id FROM indelible_events WHERE tenant = :tenant AND run_id = :run_id AND seq = :seq))
+
 -- name: put_mac
 -- The mac of an effect whose digest was erased.
 UPDATE indelible_effects SET mac = ? WHERE tenant = ? AND scope = ? AND key = ?
