@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
@@ -197,10 +198,10 @@ class Preparing:
             words: What its caller says of it.
             is_bound: Its own tool has bound it a moment ago.
         """
-        if sys.is_finalizing():
+        if not _starts_threads():
             raise BadCall(
                 f"{call.tool}: the interpreter is shutting down and starts no thread, so no lease could be kept. Make "
-                "the call before: close what makes it, or register it with atexit"
+                "the call before the main thread ends: close what makes it there"
             )
         if not isinstance(call, ModelTurn | CompensatingCall):
             check_tool_name(call.tool)
@@ -342,6 +343,21 @@ class Preparing:
 
 _OF_TOOL_CALLS: dict[str, None] = dict.fromkeys(("approval", "side_effect", "on_crash", "on_repeat", "exclusive"))
 """Names the ledger's words about every tool call. Our own records are none, and keep their own."""
+
+
+def _starts_threads() -> bool:
+    """Return whether the interpreter still starts threads.
+
+    Python 3.12 starts none once its main thread has ended, and does not say so: one is tried then.
+    """
+    if sys.is_finalizing():
+        return False
+    if not threading.main_thread().is_alive():
+        try:
+            threading.Thread(target=int, name="indelible-trial", daemon=True).start()
+        except RuntimeError:
+            return False
+    return True
 
 
 def _check_unmarked(call: ToolCall, args_json: bytes) -> None:
