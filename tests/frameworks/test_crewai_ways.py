@@ -29,9 +29,9 @@ from crewai.mcp import MCPServerStdio
 from crewai.tasks.conditional_task import ConditionalTask
 from crewai.tools import BaseTool, tool
 from crewai.tools.memory_tools import RememberTool
-from crewai.tools.structured_tool import CrewStructuredTool
+from crewai.tools.structured_tool import CrewStructuredTool, ToolUsageLimitExceededError
 from crewai.tools.tool_failure import ToolExecutionFailedError
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
 from indelible import Ledger, Policy, instrument, migrate, rule
 from indelible.core.policy.policy import Asked
@@ -425,6 +425,134 @@ def test_38_a_structured_tool_reads_its_arguments_once(ledger: Ledger, said: Any
     with instrument(ledger), ledger.in_run("order-1"):
         made.invoke(said)
     assert ([effect.args for effect in ledger.effects()], got) == ([{"amount": reads}], [reads])
+
+
+class Bank(BaseTool):
+    """Has two deeds."""
+
+    name: str = "charge"
+    description: str = "Charges."
+
+    def _run(self, order: str, amount: int = 1) -> str:
+        DONE.append(f"charge {order} {amount}")
+        return "charged"
+
+    def refund(self, order: str, amount: int = 1) -> str:
+        """Refunds."""
+        DONE.append(f"refund {order} {amount}")
+        return "refunded"
+
+
+class Small(BaseModel):
+    order: str
+    amount: int = Field(default=1, le=100)
+
+
+class OnlyOrder(BaseModel):
+    order: str
+
+
+def wire(order: str, dry_run: bool = False) -> str:
+    """Wires."""
+    DONE.append("dry" if dry_run else "wired")
+    return "wired"
+
+
+Made = Callable[[], CrewStructuredTool]
+OF_FUNCTIONS: dict[str, tuple[Made, Any, dict[str, Any]]] = {
+    "another method": (lambda: CrewStructuredTool.from_function(Bank().refund), {"order": "1", "amount": 5}, {}),
+    "the tool's method": (lambda: Bank().to_structured_tool(), {"order": "1", "amount": 5}, {}),
+    "its run": (lambda: CrewStructuredTool.from_function(Bank().run, "r", "d", args_schema=Small), {"order": "1"}, {}),
+    "a schema of its own": (
+        lambda: CrewStructuredTool.from_function(Bank()._run, "small_charge", "d", args_schema=Small),
+        {"order": "2", "amount": 5},
+        {},
+    ),
+    "a schema that refuses": (
+        lambda: CrewStructuredTool.from_function(Bank()._run, "small_charge", "d", args_schema=Small),
+        {"order": "2", "amount": 5000},
+        {},
+    ),
+    "words beside the schema": (
+        lambda: CrewStructuredTool.from_function(wire, args_schema=OnlyOrder),
+        '{"order": "3"}',
+        {"dry_run": True},
+    ),
+    "no JSON": (lambda: CrewStructuredTool.from_function(wire), "{no", {}),
+    "nothing": (lambda: CrewStructuredTool.from_function(wire), None, {}),
+    "no schema": (lambda: CrewStructuredTool(name="wire", description="d", func=wire), {"order": "7"}, {}),
+}
+
+
+def ended(made: CrewStructuredTool, said: Any, words: dict[str, Any], is_awaited: bool) -> Any:
+    DONE.clear()
+    try:
+        result = asyncio.run(made.ainvoke(said, **words)) if is_awaited else made.invoke(said, **words)
+    except Exception as error:  # what becomes of a call is compared
+        return type(error), [*DONE], made.current_usage_count
+    return result, [*DONE], made.current_usage_count
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+@pytest.mark.parametrize("of", OF_FUNCTIONS)
+def test_88_a_structured_tool_does_what_it_does_without_the_ledger(ledger: Ledger, of: str, is_awaited: bool) -> None:
+    make, said, words = OF_FUNCTIONS[of]
+    plain = ended(make(), said, words, is_awaited)
+    made = make()
+    with instrument(ledger), ledger.in_run("order-1"):
+        assert ended(made, said, words, is_awaited) == plain
+    effects = ledger.effects()
+    assert len(effects) >= len(plain[1])
+    assert not effects or made.name in {effect.tool for effect in effects}
+
+
+@pytest.mark.parametrize("is_made_before", [False, True])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda most: Bank(max_usage_count=most).to_structured_tool(),
+        lambda most: CrewStructuredTool.from_function(wire, max_usage_count=most),
+    ],
+)
+def test_88_a_structured_tool_is_used_no_more_often_than_it_says(
+    ledger: Ledger, make: Callable[[int], CrewStructuredTool], is_made_before: bool
+) -> None:
+    before = make(1)
+    with instrument(ledger), ledger.in_run("order-1"):
+        made = before if is_made_before else make(1)
+        made.invoke({"order": "1"})
+        with pytest.raises(ToolUsageLimitExceededError):
+            made.invoke({"order": "2"})
+    assert len(DONE) == made.current_usage_count == 1
+
+
+def test_88_a_tool_keeps_its_count_however_often_it_is_converted(ledger: Ledger) -> None:
+    bank = Bank(max_usage_count=1)
+    with instrument(ledger), ledger.in_run("order-1"):
+        bank.to_structured_tool().invoke({"order": "1"})
+        with pytest.raises(ToolUsageLimitExceededError):
+            bank.to_structured_tool().invoke({"order": "2"})
+    assert len(DONE) == bank.current_usage_count == 1
+
+
+@pytest.mark.parametrize("kind", ["structured", "lite", "bound"])
+def test_88_what_was_made_under_one_ledger_asks_the_next(ledger: Ledger, kind: str) -> None:
+    turns = ['Thought: now\nAction: charge\nAction Input: {"order": "1"}', "Thought: I know\nFinal Answer: done"]
+    with Ledger.open(":memory:") as first:
+        with instrument(first):
+            structured = Bank().to_structured_tool()
+            llm = TextLLM(model="scripted", turns=turns)
+            agent = LiteAgent(role="r", goal="g", backstory="b", llm=llm, tools=[Bank()])
+        kinds: dict[str, Callable[[], Any]] = {
+            "structured": lambda: structured.invoke({"order": "1"}),
+            "lite": lambda: agent.kickoff("go"),
+            "bound": lambda: structured._original_tool.run(order="1"),
+        }
+        with instrument(ledger, approval="required"), ledger.in_run("order-1"):
+            with suppress(ToolExecutionFailedError):
+                kinds[kind]()
+            assert len(ledger.approvals(status="pending")) == 1
+    assert DONE == []
 
 
 def test_88_a_lite_agent_that_was_made_before_waits(ledger: Ledger) -> None:

@@ -337,6 +337,31 @@ async def test_38_langchain_leaves_a_default_to_the_function_that_no_json_tells(
     assert [effect.args for effect in await ledger.effects()] == [{}]
 
 
+@pytest.mark.parametrize("by", ["openai", "langchain"])
+@pytest.mark.parametrize("usual", [Mode.DRY, date(2026, 11, 19), (1, 2)])
+async def test_38_a_default_of_a_parameter_without_a_type_reaches_the_tool_itself(
+    ledger: AsyncLedger, usual: Any, by: str
+) -> None:
+    got: list[Any] = []
+
+    def pay(amount: int, mode: Any = usual) -> str:
+        """Pays."""
+        got.append((amount, mode))
+        return "paid"
+
+    if by == "openai":
+        await by_openai(ledger, function_tool(pay, strict_mode=False), {"amount": 5}, "call_1x")
+    else:
+        tool = StructuredTool.from_function(pay, name="pay", description="Pays.")
+        place: Any = {"configurable": {"thread_id": "t"}}
+        await graph(ledger, tool, {"amount": 5}, InMemorySaver()).ainvoke({"messages": [HumanMessage("pay")]}, place)
+    ((amount, mode),) = got
+    assert amount == 5
+    assert mode is usual or (mode == usual and type(mode) is type(usual))
+    (effect,) = await ledger.effects()
+    assert set(effect.args) == {"amount", "mode"}
+
+
 async def test_38_langchain_records_what_a_model_of_pydantic_1_reads(ledger: AsyncLedger) -> None:
     got: list[Any] = []
 

@@ -208,6 +208,12 @@ class LedgerTool(BaseTool):
         guarded._inner, guarded._gate = tool, gate
         return guarded
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Count on the tool itself too: it may be wrapped, or converted, again."""
+        super().__setattr__(name, value)
+        if name == "current_usage_count":
+            self._inner.current_usage_count = value
+
     def _run(self, **words: Any) -> Any:
         return self._gate.enter(self._inner, words)
 

@@ -197,8 +197,8 @@ class Entry:
     ) -> Mapping[str, Any]:
         """Return arguments that the framework, which reads them once more, reads as what is recorded.
 
-        A validator that converts would convert the recorded arguments again, and one that reads an alias would not find
-        it there: then those that the model said are returned.
+        They are those that the model said, with what a person edited: the framework fills in its own defaults, such as
+        a member of an enum, where their record is a text. If these read otherwise, the recorded ones are returned.
 
         Args:
             recorded: The recorded arguments, without what the framework supplies.
@@ -208,10 +208,15 @@ class Entry:
         Raises:
             NothingHappened: The framework reads neither as what is recorded, judged and approved.
         """
-        for args in (recorded, said):
-            with suppress(ValueError, BadCall):
-                if is_same(reads(args), recorded):
-                    return args
+        with suppress(ValueError, BadCall):
+            now = reads(said)
+            edited = {name: one for name, one in recorded.items() if name not in now or not is_same(now[name], one)}
+            args = {**said, **edited}
+            if is_same(reads(args), recorded):
+                return args
+        with suppress(ValueError, BadCall):
+            if is_same(reads(recorded), recorded):
+                return recorded
         raise NothingHappened(f"{self.call.tool} {_READS_OTHERWISE}")
 
     def note_replay(self, effect: Effect) -> None:

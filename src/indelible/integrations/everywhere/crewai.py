@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -111,9 +110,17 @@ def _agents(gate: LedgerTools, watch: Watch) -> Undo:
 
 
 def _behind(gate: LedgerTools, tool: BaseTool) -> BaseTool:
+    tool = _bare(tool)
     if isinstance(tool, (LedgerTool, Delegation, *_ONLY_READ)):
         return tool
     return Delegation.around(tool) if isinstance(tool, BaseAgentTool) else LedgerTool.around(tool, gate)
+
+
+def _bare(tool: BaseTool) -> BaseTool:
+    """Return a tool without the gates of earlier reaches, which step aside."""
+    while isinstance(tool, LedgerTool) and isinstance(tool._gate, _Gate) and not tool._gate.is_on:
+        tool = tool._inner
+    return tool
 
 
 class Delegation(BaseTool):
@@ -149,13 +156,15 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
         @functools.wraps(plain)
         def run(self: BaseTool, *args: Any, **words: Any) -> Any:
-            return plain(self, *args, **words) if _is_plain(self) else _entered(gate, self, args, words)
+            tool = _bare(self)
+            return plain(self, *args, **words) if _is_plain(tool) else _entered(gate, tool, args, words)
 
         @functools.wraps(plain)
         async def arun(self: BaseTool, *args: Any, **words: Any) -> Any:
-            if _is_plain(self):
+            tool = _bare(self)
+            if _is_plain(tool):
                 return await plain(self, *args, **words)
-            return await asyncio.to_thread(_entered, gate, self, args, words)
+            return await asyncio.to_thread(_entered, gate, tool, args, words)
 
         return replaced(owner, name, run if name == "run" else arun, takes=("self", "args", "kwargs"))
 
@@ -176,21 +185,21 @@ def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
     @functools.wraps(convert)
     def converted(self: BaseTool) -> CrewStructuredTool:
-        return convert(_behind(gate, self))
+        made = convert(_behind(gate, self))
+        made.current_usage_count = self.current_usage_count
+        return made
 
     @functools.wraps(invoke)
     def invoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002 - its word
         tool = _tool_in(self)
-        if tool is None:
-            return invoke(self, input, config, **words)
-        return _entered(gate, tool, (), {**_said(input), **words})
+        return invoke(self if tool is None else _Structured(self, gate, tool), input, config, **words)
 
     @functools.wraps(ainvoke)
     async def ainvoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002
         tool = _tool_in(self)
         if tool is None:
             return await ainvoke(self, input, config, **words)
-        return await asyncio.to_thread(_entered, gate, tool, (), {**_said(input), **words})
+        return await asyncio.to_thread(invoke, _Structured(self, gate, tool), input, config, **words)
 
     return [
         lambda: replaced(BaseTool, "to_structured_tool", converted, takes=("self",)),
@@ -199,23 +208,36 @@ def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
     ]
 
 
-def _said(given: Any) -> dict[str, Any]:
-    """Return what a structured tool is given, before its schema reads it: it reads it once."""
-    return dict(json.loads(given) if isinstance(given, str) else given)
+class _Structured:
+    """Stands for a structured tool while it is invoked: it reads arguments and counts itself, and calls the gate."""
+
+    def __init__(self, structured: CrewStructuredTool, gate: LedgerTools, tool: BaseTool) -> None:
+        self._structured = structured
+        self._gate = gate
+        self._tool = tool
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._structured, name)
+
+    def func(self, **words: Any) -> Any:
+        """Let the call in."""
+        check_sends_once(self._tool)
+        return _unless_stopped(self._gate.enter(self._tool, words), self._tool, words)
 
 
 def _tool_in(structured: CrewStructuredTool) -> BaseTool | None:
-    """Return the tool that a structured tool would enter; None if that is guarded already, or is CrewAI's own."""
-    known = structured._original_tool or getattr(structured.func, "__self__", None)
-    if isinstance(known, BaseTool):
-        return None if _is_plain(known) else known
-    if f"{module_of(structured.func)}.".startswith("crewai."):
+    """Return what a structured tool would enter, as a tool; None if that is guarded already, or is CrewAI's own."""
+    func = structured.func
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, BaseTool):
+        if _is_plain(_bare(owner)):
+            return None
+        is_its_own = structured.name == owner.name and structured.args_schema is owner.args_schema
+        if is_its_own and func == owner._run:
+            return _bare(owner)
+    elif f"{module_of(func)}.".startswith("crewai."):
         return None
-    about = {"name": structured.name, "description": structured.description, "func": structured.func}
-    limit = {"max_usage_count": structured.max_usage_count, "current_usage_count": structured.current_usage_count}
-    structured._original_tool = Tool(**about, **limit, args_schema=structured.args_schema)
-    made: BaseTool = structured._original_tool
-    return made
+    return Tool(name=structured.name, description=structured.description, func=func, args_schema=structured.args_schema)
 
 
 def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
@@ -226,7 +248,11 @@ def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: di
     limit: ToolFailure | None = tool._claim_usage()
     if limit is not None:
         return limit
-    result = gate.enter(tool, given)
+    return _unless_stopped(gate.enter(tool, given), tool, given)
+
+
+def _unless_stopped(result: Any, tool: BaseTool, given: dict[str, Any]) -> Any:
+    """Return a result, or raise what stops the call."""
     if isinstance(result, Stop):
         raise ToolExecutionFailedError(ToolFailureRecord(tool_name=tool.name, failure=result, tool_args=given))
     return result
