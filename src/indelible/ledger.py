@@ -53,6 +53,7 @@ class Ledger(OpenedDesk):
         """Write and seal what was recorded so far, and close the store. Do not wait for handlers.
 
         End your calls first: a handler that returns later gets `ResultNotRecorded`, and its effect is in doubt.
+        While the interpreter shuts down, this does nothing: what was recorded stays, and the next process seals it.
         """
         self._close()
 

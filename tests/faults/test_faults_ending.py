@@ -35,6 +35,14 @@ class Last:
     def __del__(self):
         last_call()
 
+class Owner:
+    def __init__(self):
+        self.ledger = ledger
+
+    def __del__(self):
+        self.ledger.close()
+        print("closed")
+
 if is_used == "used":
     call(0)
 if at_exit == "atexit":
@@ -43,6 +51,8 @@ elif at_exit == "no thread":
     atexit.register(call_without_threads)
 elif at_exit == "no thread, timeout":
     atexit.register(call_without_threads, timeout=timedelta(seconds=9))
+elif at_exit == "close":
+    last = Owner()
 else:
     last = Last()
 """
@@ -78,3 +88,13 @@ def test_49_a_call_after_the_main_thread_is_refused_if_no_thread_starts(
 ) -> None:
     migrate(store_url, keys=tmp_path / "keys")
     assert _ended(store_url, tmp_path / "keys", when, is_used) == (["refused"], None)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("is_used", ["used", "unused"])
+def test_49_a_ledger_that_is_closed_when_the_interpreter_shuts_down_does_not_wait_for_its_threads(
+    store_url: str, tmp_path: Path, is_used: str
+) -> None:
+    migrate(store_url, keys=tmp_path / "keys")
+    said, _ = _ended(store_url, tmp_path / "keys", "close", is_used)
+    assert said == ["closed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -71,6 +72,9 @@ class Desk(Preparing):
         self._engine.notary.await_event(run_id, seq)
 
     def _close(self) -> None:
+        # When the interpreter shuts down, threads stand still, maybe with a lock. The system closes what is open.
+        if sys.is_finalizing():
+            return
         if self._runs is not None:
             self._runs.close()
         if self._outbox is not None:

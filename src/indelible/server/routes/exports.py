@@ -29,7 +29,7 @@ BY_AUDITOR = asking("audit")
 Id = Annotated[str, Path(description="An export's id, as in exp_0123.")]
 Place = Annotated[int, Field(ge=0, le=2**53 - 1)]
 _IS_ERASURE = f'"type":"{ERASED}"'.encode()
-_MOST_WAITING = 1000
+_ALL = 2**31
 _PAGE = 1000
 _TYPES: dict[Form, str] = {
     "bundle": "application/zip",
@@ -136,9 +136,14 @@ def _make(asked: Asking, job: Job, path: FilePath) -> Exported:
 
 def _erasures(store: Store, tenant: str, start: int) -> set[tuple[str, int]]:
     """Return the erasures from a place of the journal on, also by other programs, and those not in the journal yet."""
-    waiting = store.journal.pending(tenant, _MOST_WAITING)  # first: meanwhile it may be taken into the journal
-    told = [(run_id, seq, event) for run_id, seq, _ in waiting for event in store.events(tenant, run_id, seq - 1, 1)]
-    found = {(run_id, seq) for run_id, seq, event in told if event.seq == seq and _IS_ERASURE in event.body}
+    found: set[tuple[str, int]] = set()
+    first: dict[str, int] = {}
+    for run_id, seq, _ in store.journal.pending(tenant, _ALL):  # first: meanwhile it may be taken into the journal
+        first[run_id] = min(seq, first.get(run_id, seq))
+    for run_id, seq in first.items():
+        while told := store.events(tenant, run_id, seq - 1, _PAGE):
+            found |= {(run_id, event.seq) for event in told if _IS_ERASURE in event.body}
+            seq = told[-1].seq + 1
     while page := store.journal.entries(tenant, start, _PAGE):
         found |= {(entry.run_id, entry.seq) for entry in page if _IS_ERASURE in entry.body}
         start = page[-1].index + 1
