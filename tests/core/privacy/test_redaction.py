@@ -524,3 +524,16 @@ def test_95_a_result_that_writes_itself_without_the_field_of_a_rule_is_marked_wh
     """Where the field went is not known: it may be in any member."""
     found = redactor(rule).redacted(encode({"told": "2"}), "result", value={"pin": "2"})
     assert isinstance(decode(found), Redacted) if kept is None else decode(found) == kept
+
+
+class Odd(dict[str, str]):
+    """Cannot be looked into twice, as an object that lost its session."""
+
+    def items(self) -> Any:
+        raise RuntimeError("detached")
+
+
+def test_95_a_result_whose_own_code_raises_is_marked_whole_and_recorded() -> None:
+    """The deed is done: an error here would leave it in doubt."""
+    found = redactor("result.pin").redacted(encode({"pin": "2"}), "result", value=Odd(pin="2"))
+    assert isinstance(decode(found), Redacted)
