@@ -438,6 +438,44 @@ def test_88_a_lite_agent_that_was_made_before_waits(ledger: Ledger) -> None:
     assert DONE == []
 
 
+def kept_structured() -> Callable[[], Any]:
+    made = charge.to_structured_tool()
+    return lambda: made.invoke({"amount": 5})
+
+
+def kept_lite_agent() -> Callable[[], Any]:
+    turns = ['Thought: now\nAction: charge\nAction Input: {"amount": 5}', "Thought: I know\nFinal Answer: done"]
+    agent = LiteAgent(role="r", goal="g", backstory="b", llm=TextLLM(model="scripted", turns=turns), tools=[charge])
+    return lambda: agent.kickoff("go")
+
+
+def kept_method() -> Callable[[], Any]:
+    run = Charging().run
+    return lambda: run(amount=5)
+
+
+def kept_method_awaited() -> Callable[[], Any]:
+    run = Charging().arun
+    return lambda: asyncio.run(run(amount=5))
+
+
+@pytest.mark.parametrize("kept", [kept_structured, kept_lite_agent, kept_method, kept_method_awaited])
+def test_88_what_was_made_under_one_instrument_asks_under_the_next(
+    ledger: Ledger, tmp_path: Path, kept: Callable[[], Callable[[], Any]]
+) -> None:
+    with instrument(ledger), ledger.in_run("order-1"):
+        made = kept()
+    with (
+        Ledger.open(f"sqlite:///{tmp_path}/next.db") as other,
+        instrument(other, approval="required"),
+        other.in_run("order-1"),
+    ):
+        with suppress(ToolExecutionFailedError):
+            made()
+        assert [asked.tool for asked in other.approvals(status="pending")] == ["charge"]
+    assert (DONE, ledger.effects()) == ([], [])
+
+
 @pytest.mark.parametrize("is_strict", [False, True])
 @pytest.mark.parametrize("by", ["execute_sync", "execute_async", "aexecute_sync", "replay"])
 def test_88_what_a_task_runs_is_named_however_it_is_executed(ledger: Ledger, by: str, is_strict: bool) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from crewai import Agent, Crew, Task
 from crewai.core.providers.human_input import SyncHumanInputProvider, get_provider, set_provider
@@ -55,7 +55,8 @@ _ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI give
 def reach(around: Around) -> Undo:
     """Put the ledger before the tools of an agent whenever it begins to work, and before tools that a program runs."""
     gate = _Gate(around.ledger, run=_run_of, terms=around.terms, **around.usual)
-    restore = all_replaced(
+    return all_replaced(
+        lambda: _turned_on(gate),
         lambda: _agents(gate, around.watch),
         *_running(gate),
         *_structured(gate),
@@ -65,21 +66,29 @@ def reach(around: Around) -> Undo:
         *_questions(gate),
     )
 
-    def undo() -> None:
-        gate.is_on = False
-        restore()
-
-    return undo
-
 
 class _Gate(LedgerTools):
-    """Steps aside once the reach is undone: an agent keeps the tools that it was made with."""
+    """Lets calls in by the gate of the reach that is on: an agent keeps the tools that it was made with.
 
-    is_on = True
+    Once no reach is on, the tools run as they are.
+    """
+
+    on: ClassVar[_Gate | None] = None
 
     def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
         """Let a call in."""
-        return super().enter(tool, words) if self.is_on else tool._run(**words)
+        gate = _Gate.on
+        return tool._run(**words) if gate is None else LedgerTools.enter(gate, tool, words)
+
+
+def _turned_on(gate: _Gate) -> Undo:
+    _Gate.on = gate
+
+    def undo() -> None:
+        if _Gate.on is gate:
+            _Gate.on = None
+
+    return undo
 
 
 def _run_of() -> str:
