@@ -28,10 +28,11 @@ from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.mcp import MCPServerStdio
 from crewai.tasks.conditional_task import ConditionalTask
 from crewai.tools import BaseTool, tool
+from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.memory_tools import RememberTool
 from crewai.tools.structured_tool import CrewStructuredTool
 from crewai.tools.tool_failure import ToolExecutionFailedError
-from pydantic import AfterValidator, BaseModel
+from pydantic import AfterValidator, BaseModel, Field
 
 from indelible import Ledger, Policy, instrument, migrate, rule
 from indelible.core.policy.policy import Asked
@@ -425,6 +426,147 @@ def test_38_a_structured_tool_reads_its_arguments_once(ledger: Ledger, said: Any
     with instrument(ledger), ledger.in_run("order-1"):
         made.invoke(said)
     assert ([effect.args for effect in ledger.effects()], got) == ([{"amount": reads}], [reads])
+
+
+class Bank(BaseTool):
+    """Charges, and has another method."""
+
+    name: str = "bank"
+    description: str = "Charges."
+
+    def _run(self, order: str, amount: int = 1, dry_run: bool = False) -> str:
+        DONE.append(f"{'dry' if dry_run else 'charged'} {order} {amount}")
+        return "charged"
+
+    def refund(self, order: str, amount: int = 1) -> str:
+        """Refunds."""
+        DONE.append(f"refunded {order} {amount}")
+        return "refunded"
+
+
+class Small(BaseModel):
+    order: str
+    amount: int = Field(1, le=100)
+
+
+async def send(order: str) -> str:
+    """Sends."""
+    DONE.append(f"sent {order}")
+    return "sent"
+
+
+class Receipt(BaseModel):
+    order: str
+
+
+def receive(order: str) -> Receipt:
+    """Writes a receipt."""
+    DONE.append(f"received {order}")
+    return Receipt(order=order)
+
+
+def bank_of(method: str, **words: Any) -> CrewStructuredTool:
+    return CrewStructuredTool.from_function(getattr(Bank(), method), description="Charges.", **words)
+
+
+def small() -> CrewStructuredTool:
+    return bank_of("_run", name="small_charge", args_schema=Small)
+
+
+def with_schema_of_its_own() -> CrewStructuredTool:
+    made = Bank().to_structured_tool()
+    made.args_schema = Small
+    return made
+
+
+def entered_twice(made: CrewStructuredTool) -> Any:
+    return [made.invoke({"order": order}) for order in ("1", "2")]
+
+
+ORDER = {"order": "1", "amount": 5}
+MADE: dict[str, tuple[Callable[[], CrewStructuredTool], Callable[[CrewStructuredTool], Any], str | None]] = {
+    "another method": (lambda: bank_of("refund"), lambda made: made.invoke(ORDER), "refund"),
+    "run": (lambda: bank_of("run", name="till", args_schema=Small), lambda made: made.invoke(ORDER), None),
+    "a name and schema": (small, lambda made: made.invoke(ORDER), "small_charge"),
+    "arguments that its schema refuses": (small, lambda made: made.invoke({**ORDER, "amount": 500}), None),
+    "another schema": (with_schema_of_its_own, lambda made: made.invoke({**ORDER, "amount": 500}), None),
+    "words": (small, lambda made: made.invoke(ORDER, dry_run=True), "small_charge"),
+    "words awaited": (small, lambda made: asyncio.run(made.ainvoke(ORDER, dry_run=True)), "small_charge"),
+    "words that are said": (small, lambda made: made.invoke(ORDER, amount=7), None),
+    "no schema": (
+        lambda: CrewStructuredTool(name="plain", description="d", func=Bank()._run),
+        lambda made: made.invoke({**ORDER, "dry_run": True}),
+        "plain",
+    ),
+    "its old entrance": (
+        lambda: CrewStructuredTool(name="plain", description="d", func=Bank()._run),
+        lambda made: made._run("1", dry_run=True),
+        "plain",
+    ),
+    "its old entrance with a schema": (small, lambda made: made._run("1", amount=5), "small_charge"),
+    "no JSON": (small, lambda made: made.invoke("{no"), None),
+    "nothing": (small, lambda made: made.invoke(None), None),
+    "a limit": (lambda: bank_of("_run", name="once", max_usage_count=1), entered_twice, "once"),
+    "a coroutine": (
+        lambda: CrewStructuredTool.from_function(send),
+        lambda made: made.invoke({"order": "1"}),
+        "send",
+    ),
+    "a coroutine awaited": (
+        lambda: CrewStructuredTool.from_function(send),
+        lambda made: asyncio.run(made.ainvoke({"order": "1"})),
+        "send",
+    ),
+    "a result with a schema": (
+        lambda: CrewStructuredTool.from_function(receive),
+        lambda made: made.invoke({"order": "1"}),
+        "receive",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", MADE)
+@pytest.mark.parametrize("is_made_before", [True, False])
+def test_88_a_structured_tool_does_under_the_ledger_what_it_does_without(
+    ledger: Ledger, what: str, is_made_before: bool
+) -> None:
+    make, enter, named = MADE[what]
+
+    def ends(made: CrewStructuredTool) -> Any:
+        DONE.clear()
+        try:
+            ended = enter(made)
+        except Exception as problem:
+            ended = type(problem)
+        return (ended, list(DONE), made.current_usage_count)
+
+    plain, made = ends(make()), make()
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"):
+        assert ends(made if is_made_before else make()) == plain
+    if named is not None:
+        assert [effect.tool for effect in ledger.effects()] == [named]
+    assert len(ledger.effects()) == len(plain[1]), "each deed is on the record"
+
+
+def test_88_the_words_of_a_structured_tool_are_approved_and_kept_by_an_edit(ledger: Ledger) -> None:
+    with instrument(ledger, approval="required"), ledger.in_run("order-1"):
+        with pytest.raises(ToolExecutionFailedError):
+            small().invoke(ORDER, dry_run=True)
+        (asked,) = ledger.approvals(status="pending")
+        (effect,) = ledger.effects()
+        assert effect.args == {**ORDER, "dry_run": True}
+        edited = ledger.edit_approval(asked, {**effect.args, "amount": 6}, digest=asked.digest, by="ana")
+        ledger.approve(edited, digest=edited.digest, by="bob")
+        small().invoke(ORDER, dry_run=True)
+    assert DONE == ["dry 1 6"]
+
+
+def test_88_a_tool_of_an_mcp_server_with_another_schema_is_refused(ledger: Ledger) -> None:
+    """CrewAI's client would send its call again; what stands for that tool here is the tool itself."""
+    native = MCPNativeTool(lambda: None, "pay", {"description": "Pays.", "args_schema": Small}, "till")
+    made = CrewStructuredTool.from_function(native._run, name="pay", description="Pays.", args_schema=Small)
+    with instrument(ledger), ledger.in_run("order-1"), pytest.raises(BadCall):
+        made.invoke(ORDER)
 
 
 def test_88_a_lite_agent_that_was_made_before_waits(ledger: Ledger) -> None:

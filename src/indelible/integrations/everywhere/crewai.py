@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import json
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -33,6 +33,7 @@ from crewai.tools import BaseTool
 from crewai.tools.agent_tools.add_image_tool import AddImageTool
 from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 from crewai.tools.base_tool import Tool
+from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.memory_tools import RecallMemoryTool
 from crewai.tools.structured_tool import CrewStructuredTool
 from crewai.tools.tool_failure import (
@@ -43,6 +44,7 @@ from crewai.tools.tool_failure import (
 )
 from pydantic import PrivateAttr
 
+from indelible.errors import BadCall
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, check_sends_once, never, stops_of
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 from indelible.integrations.hosted import hosted_in
@@ -179,9 +181,10 @@ def _is_plain(tool: Any) -> bool:
 def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
     """Return the replacements for structured tools: what a `LiteAgent` makes of its tools, and a program by itself.
 
-    One that was made before is guarded where it is entered.
+    One that was made before is guarded where it is entered: CrewAI reads and counts the call, and enters the ledger.
     """
     convert, invoke, ainvoke = BaseTool.to_structured_tool, CrewStructuredTool.invoke, CrewStructuredTool.ainvoke
+    enter = CrewStructuredTool._run
 
     @functools.wraps(convert)
     def converted(self: BaseTool) -> CrewStructuredTool:
@@ -189,52 +192,107 @@ def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
     @functools.wraps(invoke)
     def invoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002 - its word
-        tool = _tool_in(self)
-        if tool is None:
-            return invoke(self, input, config, **words)
-        return _entered(gate, tool, (), {**_said(input), **words})
+        return invoke(_Entering.of(self, gate, words), input, config, **words)
 
     @functools.wraps(ainvoke)
     async def ainvoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002
-        tool = _tool_in(self)
-        if tool is None:
-            return await ainvoke(self, input, config, **words)
-        return await asyncio.to_thread(_entered, gate, tool, (), {**_said(input), **words})
+        return await ainvoke(_Entering.of(self, gate, words, is_awaited=True), input, config, **words)
+
+    @functools.wraps(enter)
+    def entered(self: CrewStructuredTool, *args: Any, **words: Any) -> Any:
+        return enter(_Entering.of(self, gate, {}), *args, **words)
 
     return [
         lambda: replaced(BaseTool, "to_structured_tool", converted, takes=("self",)),
         lambda: replaced(CrewStructuredTool, "invoke", invoked, takes=("self", "input", "config")),
         lambda: replaced(CrewStructuredTool, "ainvoke", ainvoked, takes=("self", "input", "config")),
+        lambda: replaced(CrewStructuredTool, "_run", entered, takes=("self", "args", "kwargs")),
     ]
 
 
-def _said(given: Any) -> dict[str, Any]:
-    """Return what a structured tool is given, before its schema reads it: it reads it once."""
-    return dict(json.loads(given) if isinstance(given, str) else given)
+class _Entering:
+    """Is a structured tool to CrewAI; the function that it enters lets the call in by the ledger."""
+
+    def __init__(self, structured: CrewStructuredTool, func: Callable[..., Any]) -> None:
+        self._structured = structured
+        self.func = func
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._structured, name)
+
+    @classmethod
+    def of(
+        cls, structured: CrewStructuredTool, gate: LedgerTools, words: Mapping[str, Any], *, is_awaited: bool = False
+    ) -> Any:
+        """Return what CrewAI enters: the structured tool itself if its function meets the ledger, or is CrewAI's own.
+
+        Args:
+            structured: The structured tool.
+            gate: The gate.
+            words: What the function gets beside the arguments that the schema reads.
+            is_awaited: CrewAI awaits the function. Default: False.
+        """
+        tool = _tool_in(structured, words)
+        if tool is None:
+            return structured
+
+        def enter(*args: Any, **given: Any) -> Any:
+            named = zip(inspect.signature(structured.func).parameters, args, strict=False) if args else ()
+            return _asked(gate, tool, {**dict(named), **given})
+
+        async def aenter(**given: Any) -> Any:
+            return await asyncio.to_thread(enter, **given)
+
+        return cls(structured, aenter if is_awaited else enter)
 
 
-def _tool_in(structured: CrewStructuredTool) -> BaseTool | None:
-    """Return the tool that a structured tool would enter; None if that is guarded already, or is CrewAI's own."""
-    known = structured._original_tool or getattr(structured.func, "__self__", None)
-    if isinstance(known, BaseTool):
-        return None if _is_plain(known) else known
-    if f"{module_of(structured.func)}.".startswith("crewai."):
+def _tool_in(structured: CrewStructuredTool, words: Mapping[str, Any]) -> BaseTool | None:
+    """Return the tool that a structured tool enters; None if that meets the ledger by itself, or is CrewAI's own.
+
+    It is a tool itself only if it is entered by its own name and schema: any other one is another deed.
+    """
+    func, schema = structured.func, structured.args_schema
+    tool = getattr(func, "__self__", None)
+    if isinstance(tool, BaseTool):
+        is_itself = func == tool._run
+        if _meets_ledger(func) or (is_itself and _is_plain(tool)):
+            return None
+        check_sends_once(tool)
+        if is_itself and not words and (structured.name, schema) == (tool.name, tool.args_schema):
+            return tool
+        if isinstance(tool, MCPNativeTool):
+            raise BadCall(f"{structured.name}: {tool.name} is a tool of an MCP server; give the agent that tool itself")
+    elif f"{module_of(func)}.".startswith("crewai."):
         return None
-    about = {"name": structured.name, "description": structured.description, "func": structured.func}
-    limit = {"max_usage_count": structured.max_usage_count, "current_usage_count": structured.current_usage_count}
-    structured._original_tool = Tool(**about, **limit, args_schema=structured.args_schema)
-    made: BaseTool = structured._original_tool
+    if words and schema is not None:  # they go beside the schema, also when an approver edits them
+        schema = type(schema)(schema.__name__, (schema,), {"__module__": __name__, "model_config": {"extra": "allow"}})
+    made: BaseTool = Tool(
+        name=structured.name,
+        description=structured.description,
+        func=func,
+        args_schema=schema,
+        result_schema=structured.result_schema,
+    )
     return made
 
 
+def _meets_ledger(function: Any) -> bool:
+    """Say whether a method of a tool asks the ledger: that of a tool behind it, or the one in the place of `run`."""
+    tool = getattr(function, "__self__", None)
+    return isinstance(tool, LedgerTool) or (isinstance(tool, BaseTool) and module_of(function) == __name__)
+
+
 def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Run a tool for a program. A program that goes on with a stop as if it were a result would lose it: it raises."""
+    """Run a tool for a program."""
     check_sends_once(tool)
     given = {**dict(zip(tool.args_schema.model_fields, args, strict=False)), **words}
     given = tool._validate_kwargs(given)
     limit: ToolFailure | None = tool._claim_usage()
-    if limit is not None:
-        return limit
+    return _asked(gate, tool, given) if limit is None else limit
+
+
+def _asked(gate: LedgerTools, tool: BaseTool, given: dict[str, Any]) -> Any:
+    """Let a call of a program in. If the call stops, raise: a program that goes on would lose the stop."""
     result = gate.enter(tool, given)
     if isinstance(result, Stop):
         raise ToolExecutionFailedError(ToolFailureRecord(tool_name=tool.name, failure=result, tool_args=given))
