@@ -30,7 +30,7 @@ from crewai.tasks.conditional_task import ConditionalTask
 from crewai.tools import BaseTool, tool
 from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.memory_tools import RememberTool
-from crewai.tools.structured_tool import CrewStructuredTool
+from crewai.tools.structured_tool import CrewStructuredTool, ToolUsageLimitExceededError
 from crewai.tools.tool_failure import ToolExecutionFailedError
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -546,6 +546,40 @@ def test_88_a_structured_tool_does_under_the_ledger_what_it_does_without(
     if named is not None:
         assert [effect.tool for effect in ledger.effects()] == [named]
     assert len(ledger.effects()) == len(plain[1]), "each deed is on the record"
+
+
+@pytest.mark.parametrize("is_made_before", [True, False])
+def test_88_the_limit_of_a_tool_holds_for_all_that_is_made_of_it(ledger: Ledger, is_made_before: bool) -> None:
+    def ends(tool: BaseTool) -> Any:
+        DONE.clear()
+        ended = []
+        for order in ("1", "2", "3"):
+            try:
+                ended.append(tool.to_structured_tool().invoke({"order": order}))
+            except ToolUsageLimitExceededError as limit:
+                ended.append(type(limit))
+        ended.append(type(tool.run(order="4")))
+        return (ended, list(DONE), tool.current_usage_count)
+
+    plain, tool = ends(Bank(max_usage_count=1)), Bank(max_usage_count=1)
+    with instrument(ledger), ledger.in_run("order-1"):
+        assert ends(tool if is_made_before else Bank(max_usage_count=1)) == plain
+
+
+@pytest.mark.parametrize("model", [TextLLM, ScriptedLLM])
+def test_88_the_limit_of_a_tool_holds_in_an_agent(ledger: Ledger, model: Any) -> None:
+    def ends(tool: BaseTool) -> Any:
+        DONE.clear()
+        said = [f'Thought: now\nAction: bank\nAction Input: {{"order": "{order}"}}' for order in ("1", "2")]
+        calls = said if model is TextLLM else [called("bank", f"c{order}", order=order) for order in ("1", "2")]
+        llm = model(model="scripted", turns=[*calls, "Thought: I know\nFinal Answer: done"])
+        with suppress(ToolExecutionFailedError):  # under the ledger, the crew stops there if the model calls by text
+            crew_of(agent_of(llm=llm, tools=[tool])).kickoff()
+        return (list(DONE), tool.current_usage_count)
+
+    plain = ends(Bank(max_usage_count=1))
+    with instrument(ledger), ledger.in_run("order-1"):
+        assert ends(Bank(max_usage_count=1)) == plain
 
 
 def test_88_the_words_of_a_structured_tool_are_approved_and_kept_by_an_edit(ledger: Ledger) -> None:
