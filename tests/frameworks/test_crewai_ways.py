@@ -6,6 +6,7 @@ The numbers are those of the faults that were found.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import sys
 import threading
@@ -650,6 +651,50 @@ def test_88_what_was_made_under_one_instrument_asks_under_the_next(
             made()
         assert [asked.tool for asked in other.approvals(status="pending")] == ["charge"]
     assert (DONE, ledger.effects()) == ([], [])
+
+
+class Overridden(Bank):
+    """Has a `run` of its own, which does the deed."""
+
+    def run(self, order: str) -> str:
+        return self.refund(order)
+
+
+def handed(function: Any) -> Any:
+    class Hands(ScriptedLLM):
+        def call(self, messages: Any, *words: Any, **more: Any) -> Any:
+            return self._handle_tool_execution("pay", {"order": "1"}, more["available_functions"])
+
+    return Hands(model="scripted", turns=[]).call("go", available_functions={"pay": function})
+
+
+GIVEN: dict[str, Callable[[], Any]] = {
+    "what a tool does": lambda: Bank()._run,
+    "another method": lambda: Bank().refund,
+    "run of its own": lambda: Overridden().run,
+    "part of run": lambda: functools.partial(Bank().run),
+}
+
+
+@pytest.mark.parametrize("given", [*GIVEN, "run of before"])
+def test_88_a_method_of_a_tool_that_is_given_to_a_model_is_named_unless_it_asks(ledger: Ledger, given: str) -> None:
+    before = Bank().run
+    made = GIVEN.get(given, lambda: before)
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"), pytest.raises(BadCall):
+        handed(made())
+    assert (DONE, ledger.effects()) == ([], [])
+    with instrument(ledger) as report, ledger.in_run("order-1"):
+        handed(made())
+        assert report.seen_unguarded == ("CrewAI: pay (functions given to a model)",)
+
+
+@pytest.mark.parametrize("by", ["instrument", "hand"])
+def test_88_run_of_a_tool_that_is_given_to_a_model_asks(ledger: Ledger, by: str) -> None:
+    (own,) = LedgerTools(ledger, run="order-1").tools([Bank()])
+    run = own.run
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"):
+        handed(Bank().run if by == "instrument" else run)
+    assert [effect.tool for effect in ledger.effects()] == ["bank"]
 
 
 @pytest.mark.parametrize("is_strict", [False, True])

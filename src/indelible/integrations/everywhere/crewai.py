@@ -421,7 +421,7 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
     @functools.wraps(execute)
     def executed(self: BaseLLM, function_name: str, function_args: Any, available_functions: Any, **words: Any) -> Any:
         function = available_functions.get(function_name)
-        if function is not None and not isinstance(getattr(function, "__self__", None), BaseTool):
+        if function is not None and not _meets_ledger(function):
             watch.note(_NAME, "functions given to a model", [function_name])
         return execute(self, function_name, function_args, available_functions, **words)
 
