@@ -6,6 +6,7 @@ The numbers are those of the faults that were found.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import sys
 import threading
@@ -28,6 +29,7 @@ from crewai.llms.providers.openai.completion import OpenAICompletion
 from crewai.mcp import MCPServerStdio
 from crewai.tasks.conditional_task import ConditionalTask
 from crewai.tools import BaseTool, tool
+from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.memory_tools import RememberTool
 from crewai.tools.structured_tool import CrewStructuredTool, ToolUsageLimitExceededError
 from crewai.tools.tool_failure import ToolExecutionFailedError
@@ -428,131 +430,178 @@ def test_38_a_structured_tool_reads_its_arguments_once(ledger: Ledger, said: Any
 
 
 class Bank(BaseTool):
-    """Has two deeds."""
+    """Charges, and has another method."""
 
-    name: str = "charge"
+    name: str = "bank"
     description: str = "Charges."
 
-    def _run(self, order: str, amount: int = 1) -> str:
-        DONE.append(f"charge {order} {amount}")
+    def _run(self, order: str, amount: int = 1, dry_run: bool = False) -> str:
+        DONE.append(f"{'dry' if dry_run else 'charged'} {order} {amount}")
         return "charged"
 
     def refund(self, order: str, amount: int = 1) -> str:
         """Refunds."""
-        DONE.append(f"refund {order} {amount}")
+        DONE.append(f"refunded {order} {amount}")
         return "refunded"
 
 
 class Small(BaseModel):
     order: str
-    amount: int = Field(default=1, le=100)
+    amount: int = Field(1, le=100)
 
 
-class OnlyOrder(BaseModel):
+async def send(order: str) -> str:
+    """Sends."""
+    DONE.append(f"sent {order}")
+    return "sent"
+
+
+class Receipt(BaseModel):
     order: str
 
 
-def wire(order: str, dry_run: bool = False) -> str:
-    """Wires."""
-    DONE.append("dry" if dry_run else "wired")
-    return "wired"
+def receive(order: str) -> Receipt:
+    """Writes a receipt."""
+    DONE.append(f"received {order}")
+    return Receipt(order=order)
 
 
-Made = Callable[[], CrewStructuredTool]
-OF_FUNCTIONS: dict[str, tuple[Made, Any, dict[str, Any]]] = {
-    "another method": (lambda: CrewStructuredTool.from_function(Bank().refund), {"order": "1", "amount": 5}, {}),
-    "the tool's method": (lambda: Bank().to_structured_tool(), {"order": "1", "amount": 5}, {}),
-    "its run": (lambda: CrewStructuredTool.from_function(Bank().run, "r", "d", args_schema=Small), {"order": "1"}, {}),
-    "a schema of its own": (
-        lambda: CrewStructuredTool.from_function(Bank()._run, "small_charge", "d", args_schema=Small),
-        {"order": "2", "amount": 5},
-        {},
+def bank_of(method: str, **words: Any) -> CrewStructuredTool:
+    return CrewStructuredTool.from_function(getattr(Bank(), method), description="Charges.", **words)
+
+
+def small() -> CrewStructuredTool:
+    return bank_of("_run", name="small_charge", args_schema=Small)
+
+
+def with_schema_of_its_own() -> CrewStructuredTool:
+    made = Bank().to_structured_tool()
+    made.args_schema = Small
+    return made
+
+
+def entered_twice(made: CrewStructuredTool) -> Any:
+    return [made.invoke({"order": order}) for order in ("1", "2")]
+
+
+ORDER = {"order": "1", "amount": 5}
+MADE: dict[str, tuple[Callable[[], CrewStructuredTool], Callable[[CrewStructuredTool], Any], str | None]] = {
+    "another method": (lambda: bank_of("refund"), lambda made: made.invoke(ORDER), "refund"),
+    "run": (lambda: bank_of("run", name="till", args_schema=Small), lambda made: made.invoke(ORDER), None),
+    "a name and schema": (small, lambda made: made.invoke(ORDER), "small_charge"),
+    "arguments that its schema refuses": (small, lambda made: made.invoke({**ORDER, "amount": 500}), None),
+    "another schema": (with_schema_of_its_own, lambda made: made.invoke({**ORDER, "amount": 500}), None),
+    "words": (small, lambda made: made.invoke(ORDER, dry_run=True), "small_charge"),
+    "words awaited": (small, lambda made: asyncio.run(made.ainvoke(ORDER, dry_run=True)), "small_charge"),
+    "words that are said": (small, lambda made: made.invoke(ORDER, amount=7), None),
+    "no schema": (
+        lambda: CrewStructuredTool(name="plain", description="d", func=Bank()._run),
+        lambda made: made.invoke({**ORDER, "dry_run": True}),
+        "plain",
     ),
-    "a schema that refuses": (
-        lambda: CrewStructuredTool.from_function(Bank()._run, "small_charge", "d", args_schema=Small),
-        {"order": "2", "amount": 5000},
-        {},
+    "its old entrance": (
+        lambda: CrewStructuredTool(name="plain", description="d", func=Bank()._run),
+        lambda made: made._run("1", dry_run=True),
+        "plain",
     ),
-    "words beside the schema": (
-        lambda: CrewStructuredTool.from_function(wire, args_schema=OnlyOrder),
-        '{"order": "3"}',
-        {"dry_run": True},
+    "its old entrance with a schema": (small, lambda made: made._run("1", amount=5), "small_charge"),
+    "no JSON": (small, lambda made: made.invoke("{no"), None),
+    "nothing": (small, lambda made: made.invoke(None), None),
+    "a limit": (lambda: bank_of("_run", name="once", max_usage_count=1), entered_twice, "once"),
+    "a coroutine": (
+        lambda: CrewStructuredTool.from_function(send),
+        lambda made: made.invoke({"order": "1"}),
+        "send",
     ),
-    "no JSON": (lambda: CrewStructuredTool.from_function(wire), "{no", {}),
-    "nothing": (lambda: CrewStructuredTool.from_function(wire), None, {}),
-    "no schema": (lambda: CrewStructuredTool(name="wire", description="d", func=wire), {"order": "7"}, {}),
+    "a coroutine awaited": (
+        lambda: CrewStructuredTool.from_function(send),
+        lambda made: asyncio.run(made.ainvoke({"order": "1"})),
+        "send",
+    ),
+    "a result with a schema": (
+        lambda: CrewStructuredTool.from_function(receive),
+        lambda made: made.invoke({"order": "1"}),
+        "receive",
+    ),
 }
 
 
-def ended(made: CrewStructuredTool, said: Any, words: dict[str, Any], is_awaited: bool) -> Any:
-    DONE.clear()
-    try:
-        result = asyncio.run(made.ainvoke(said, **words)) if is_awaited else made.invoke(said, **words)
-    except Exception as error:  # what becomes of a call is compared
-        return type(error), [*DONE], made.current_usage_count
-    return result, [*DONE], made.current_usage_count
-
-
-@pytest.mark.parametrize("is_awaited", [False, True])
-@pytest.mark.parametrize("of", OF_FUNCTIONS)
-def test_88_a_structured_tool_does_what_it_does_without_the_ledger(ledger: Ledger, of: str, is_awaited: bool) -> None:
-    make, said, words = OF_FUNCTIONS[of]
-    plain = ended(make(), said, words, is_awaited)
-    made = make()
-    with instrument(ledger), ledger.in_run("order-1"):
-        assert ended(made, said, words, is_awaited) == plain
-    effects = ledger.effects()
-    assert len(effects) >= len(plain[1])
-    assert not effects or made.name in {effect.tool for effect in effects}
-
-
-@pytest.mark.parametrize("is_made_before", [False, True])
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda most: Bank(max_usage_count=most).to_structured_tool(),
-        lambda most: CrewStructuredTool.from_function(wire, max_usage_count=most),
-    ],
-)
-def test_88_a_structured_tool_is_used_no_more_often_than_it_says(
-    ledger: Ledger, make: Callable[[int], CrewStructuredTool], is_made_before: bool
+@pytest.mark.parametrize("what", MADE)
+@pytest.mark.parametrize("is_made_before", [True, False])
+def test_88_a_structured_tool_does_under_the_ledger_what_it_does_without(
+    ledger: Ledger, what: str, is_made_before: bool
 ) -> None:
-    before = make(1)
+    make, enter, named = MADE[what]
+
+    def ends(made: CrewStructuredTool) -> Any:
+        DONE.clear()
+        try:
+            ended = enter(made)
+        except Exception as problem:
+            ended = type(problem)
+        return (ended, list(DONE), made.current_usage_count)
+
+    plain, made = ends(make()), make()
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"):
+        assert ends(made if is_made_before else make()) == plain
+    if named is not None:
+        assert [effect.tool for effect in ledger.effects()] == [named]
+    assert len(ledger.effects()) == len(plain[1]), "each deed is on the record"
+
+
+@pytest.mark.parametrize("is_made_before", [True, False])
+def test_88_the_limit_of_a_tool_holds_for_all_that_is_made_of_it(ledger: Ledger, is_made_before: bool) -> None:
+    def ends(tool: BaseTool) -> Any:
+        DONE.clear()
+        ended = []
+        for order in ("1", "2", "3"):
+            try:
+                ended.append(tool.to_structured_tool().invoke({"order": order}))
+            except ToolUsageLimitExceededError as limit:
+                ended.append(type(limit))
+        ended.append(type(tool.run(order="4")))
+        return (ended, list(DONE), tool.current_usage_count)
+
+    plain, tool = ends(Bank(max_usage_count=1)), Bank(max_usage_count=1)
     with instrument(ledger), ledger.in_run("order-1"):
-        made = before if is_made_before else make(1)
-        made.invoke({"order": "1"})
-        with pytest.raises(ToolUsageLimitExceededError):
-            made.invoke({"order": "2"})
-    assert len(DONE) == made.current_usage_count == 1
+        assert ends(tool if is_made_before else Bank(max_usage_count=1)) == plain
 
 
-def test_88_a_tool_keeps_its_count_however_often_it_is_converted(ledger: Ledger) -> None:
-    bank = Bank(max_usage_count=1)
+@pytest.mark.parametrize("model", [TextLLM, ScriptedLLM])
+def test_88_the_limit_of_a_tool_holds_in_an_agent(ledger: Ledger, model: Any) -> None:
+    def ends(tool: BaseTool) -> Any:
+        DONE.clear()
+        said = [f'Thought: now\nAction: bank\nAction Input: {{"order": "{order}"}}' for order in ("1", "2")]
+        calls = said if model is TextLLM else [called("bank", f"c{order}", order=order) for order in ("1", "2")]
+        llm = model(model="scripted", turns=[*calls, "Thought: I know\nFinal Answer: done"])
+        with suppress(ToolExecutionFailedError):  # under the ledger, the crew stops there if the model calls by text
+            crew_of(agent_of(llm=llm, tools=[tool])).kickoff()
+        return (list(DONE), tool.current_usage_count)
+
+    plain = ends(Bank(max_usage_count=1))
     with instrument(ledger), ledger.in_run("order-1"):
-        bank.to_structured_tool().invoke({"order": "1"})
-        with pytest.raises(ToolUsageLimitExceededError):
-            bank.to_structured_tool().invoke({"order": "2"})
-    assert len(DONE) == bank.current_usage_count == 1
+        assert ends(Bank(max_usage_count=1)) == plain
 
 
-@pytest.mark.parametrize("kind", ["structured", "lite", "bound"])
-def test_88_what_was_made_under_one_ledger_asks_the_next(ledger: Ledger, kind: str) -> None:
-    turns = ['Thought: now\nAction: charge\nAction Input: {"order": "1"}', "Thought: I know\nFinal Answer: done"]
-    with Ledger.open(":memory:") as first:
-        with instrument(first):
-            structured = Bank().to_structured_tool()
-            llm = TextLLM(model="scripted", turns=turns)
-            agent = LiteAgent(role="r", goal="g", backstory="b", llm=llm, tools=[Bank()])
-        kinds: dict[str, Callable[[], Any]] = {
-            "structured": lambda: structured.invoke({"order": "1"}),
-            "lite": lambda: agent.kickoff("go"),
-            "bound": lambda: structured._original_tool.run(order="1"),
-        }
-        with instrument(ledger, approval="required"), ledger.in_run("order-1"):
-            with suppress(ToolExecutionFailedError):
-                kinds[kind]()
-            assert len(ledger.approvals(status="pending")) == 1
-    assert DONE == []
+def test_88_the_words_of_a_structured_tool_are_approved_and_kept_by_an_edit(ledger: Ledger) -> None:
+    with instrument(ledger, approval="required"), ledger.in_run("order-1"):
+        with pytest.raises(ToolExecutionFailedError):
+            small().invoke(ORDER, dry_run=True)
+        (asked,) = ledger.approvals(status="pending")
+        (effect,) = ledger.effects()
+        assert effect.args == {**ORDER, "dry_run": True}
+        edited = ledger.edit_approval(asked, {**effect.args, "amount": 6}, digest=asked.digest, by="ana")
+        ledger.approve(edited, digest=edited.digest, by="bob")
+        small().invoke(ORDER, dry_run=True)
+    assert DONE == ["dry 1 6"]
+
+
+def test_88_a_tool_of_an_mcp_server_with_another_schema_is_refused(ledger: Ledger) -> None:
+    """CrewAI's client would send its call again; what stands for that tool here is the tool itself."""
+    native = MCPNativeTool(lambda: None, "pay", {"description": "Pays.", "args_schema": Small}, "till")
+    made = CrewStructuredTool.from_function(native._run, name="pay", description="Pays.", args_schema=Small)
+    with instrument(ledger), ledger.in_run("order-1"), pytest.raises(BadCall):
+        made.invoke(ORDER)
 
 
 def test_88_a_lite_agent_that_was_made_before_waits(ledger: Ledger) -> None:
@@ -564,6 +613,88 @@ def test_88_a_lite_agent_that_was_made_before_waits(ledger: Ledger) -> None:
             agent.kickoff("go")
         assert len(ledger.approvals(status="pending")) == 1
     assert DONE == []
+
+
+def kept_structured() -> Callable[[], Any]:
+    made = charge.to_structured_tool()
+    return lambda: made.invoke({"amount": 5})
+
+
+def kept_lite_agent() -> Callable[[], Any]:
+    turns = ['Thought: now\nAction: charge\nAction Input: {"amount": 5}', "Thought: I know\nFinal Answer: done"]
+    agent = LiteAgent(role="r", goal="g", backstory="b", llm=TextLLM(model="scripted", turns=turns), tools=[charge])
+    return lambda: agent.kickoff("go")
+
+
+def kept_method() -> Callable[[], Any]:
+    run = Charging().run
+    return lambda: run(amount=5)
+
+
+def kept_method_awaited() -> Callable[[], Any]:
+    run = Charging().arun
+    return lambda: asyncio.run(run(amount=5))
+
+
+@pytest.mark.parametrize("kept", [kept_structured, kept_lite_agent, kept_method, kept_method_awaited])
+def test_88_what_was_made_under_one_instrument_asks_under_the_next(
+    ledger: Ledger, tmp_path: Path, kept: Callable[[], Callable[[], Any]]
+) -> None:
+    with instrument(ledger), ledger.in_run("order-1"):
+        made = kept()
+    with (
+        Ledger.open(f"sqlite:///{tmp_path}/next.db") as other,
+        instrument(other, approval="required"),
+        other.in_run("order-1"),
+    ):
+        with suppress(ToolExecutionFailedError):
+            made()
+        assert [asked.tool for asked in other.approvals(status="pending")] == ["charge"]
+    assert (DONE, ledger.effects()) == ([], [])
+
+
+class Overridden(Bank):
+    """Has a `run` of its own, which does the deed."""
+
+    def run(self, order: str) -> str:
+        return self.refund(order)
+
+
+def handed(function: Any) -> Any:
+    class Hands(ScriptedLLM):
+        def call(self, messages: Any, *words: Any, **more: Any) -> Any:
+            return self._handle_tool_execution("pay", {"order": "1"}, more["available_functions"])
+
+    return Hands(model="scripted", turns=[]).call("go", available_functions={"pay": function})
+
+
+GIVEN: dict[str, Callable[[], Any]] = {
+    "what a tool does": lambda: Bank()._run,
+    "another method": lambda: Bank().refund,
+    "run of its own": lambda: Overridden().run,
+    "part of run": lambda: functools.partial(Bank().run),
+}
+
+
+@pytest.mark.parametrize("given", [*GIVEN, "run of before"])
+def test_88_a_method_of_a_tool_that_is_given_to_a_model_is_named_unless_it_asks(ledger: Ledger, given: str) -> None:
+    before = Bank().run
+    made = GIVEN.get(given, lambda: before)
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"), pytest.raises(BadCall):
+        handed(made())
+    assert (DONE, ledger.effects()) == ([], [])
+    with instrument(ledger) as report, ledger.in_run("order-1"):
+        handed(made())
+        assert report.seen_unguarded == ("CrewAI: pay (functions given to a model)",)
+
+
+@pytest.mark.parametrize("by", ["instrument", "hand"])
+def test_88_run_of_a_tool_that_is_given_to_a_model_asks(ledger: Ledger, by: str) -> None:
+    (own,) = LedgerTools(ledger, run="order-1").tools([Bank()])
+    run = own.run
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"):
+        handed(Bank().run if by == "instrument" else run)
+    assert [effect.tool for effect in ledger.effects()] == ["bank"]
 
 
 @pytest.mark.parametrize("is_strict", [False, True])

@@ -20,7 +20,13 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.example_selectors import BaseExampleSelector, SemanticSimilarityExampleSelector
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.prompts import ChatPromptTemplate, FewShotPromptTemplate, PromptTemplate
+from langchain_core.prompts import (
+    ChatPromptTemplate,
+    FewShotPromptTemplate,
+    HumanMessagePromptTemplate,
+    PromptTemplate,
+    StringPromptTemplate,
+)
 from langchain_core.runnables import (
     RunnableBranch,
     RunnableConfig,
@@ -460,6 +466,27 @@ def _few_shots(selector: Any) -> Any:
     return FewShotPromptTemplate(example_selector=selector, example_prompt=shot, suffix="y", input_variables=[])
 
 
+class _Prompt(StringPromptTemplate):
+    """Is a part of a prompt of the framework."""
+
+    def format(self, **words: Any) -> Any:
+        return _charge(words)
+
+
+class _Datum:
+    """Is data of the program."""
+
+
+def _parts(*parts: Any) -> Any:
+    return ChatPromptTemplate.from_messages([HumanMessagePromptTemplate(prompt=list(parts))])
+
+
+def _filled() -> Any:
+    store = InMemoryVectorStore(DeterministicFakeEmbedding(size=3))
+    store.store["1"] = {"id": "1", "vector": [1.0], "text": "x", "metadata": {"order": _Datum()}}
+    return VectorStoreRetriever(vectorstore=store)
+
+
 _OWN = RunnableLambda(_charge)
 _PASSES: Any = RunnablePassthrough()
 _PROMPT = PromptTemplate.from_template("x")
@@ -476,6 +503,8 @@ MADE_OF_RUNNABLES: dict[str, Any] = {
     "sequence with a retriever": _PASSES | VectorStoreRetriever(vectorstore=_Store()),
     "method of a retriever": RunnableLambda(VectorStoreRetriever(vectorstore=_Store()).invoke),
     "inherited method": RunnableLambda(_Store().search),
+    "part of a prompt": _parts(PromptTemplate(template="{d}", input_variables=[], partial_variables={"d": _charge})),
+    "part of a prompt after others": _parts(_PROMPT, _PROMPT, _Prompt(input_variables=[])),
     "examples": _few_shots(_Selector()),
     "examples by a store": _few_shots(SemanticSimilarityExampleSelector(vectorstore=_Store())),
 }
@@ -484,6 +513,9 @@ MADE_OF_THEIRS: dict[str, Any] = {
     "retriever": VectorStoreRetriever(vectorstore=InMemoryVectorStore(DeterministicFakeEmbedding(size=3))),
     "method": RunnableLambda(_PROMPT.invoke),
     "prompt": ChatPromptTemplate.from_messages([("user", "x")]),
+    "prompt of several parts": _parts(_PROMPT, _PROMPT),
+    "data of a message": ChatPromptTemplate.from_messages([HumanMessage("x", additional_kwargs={"order": _Datum()})]),
+    "data of a document": _filled(),
     "callbacks": _PASSES.with_config(callbacks=[_Heard()]),
 }
 

@@ -202,6 +202,7 @@ class LedgerTool(BaseTool):
             result_schema=tool.result_schema,
             result_as_answer=tool.result_as_answer,
             max_usage_count=tool.max_usage_count,
+            current_usage_count=tool.current_usage_count,
             cache_function=never,
             tool_failure_policy=ToolFailurePolicy.RAISE,
         )
@@ -209,10 +210,15 @@ class LedgerTool(BaseTool):
         return guarded
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Count on the tool itself too: it may be wrapped, or converted, again."""
+        """Count the uses at the tool, too: its limit holds for all that is made of it."""
         super().__setattr__(name, value)
         if name == "current_usage_count":
             self._inner.current_usage_count = value
+
+    def _claim_usage(self) -> ToolFailure | None:
+        limit: ToolFailure | None = self._inner._claim_usage()
+        self.current_usage_count = self._inner.current_usage_count
+        return limit
 
     def _run(self, **words: Any) -> Any:
         return self._gate.enter(self._inner, words)

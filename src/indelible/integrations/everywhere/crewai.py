@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from crewai import Agent, Crew, Task
 from crewai.core.providers.human_input import SyncHumanInputProvider, get_provider, set_provider
@@ -32,6 +33,7 @@ from crewai.tools import BaseTool
 from crewai.tools.agent_tools.add_image_tool import AddImageTool
 from crewai.tools.agent_tools.base_agent_tools import BaseAgentTool
 from crewai.tools.base_tool import Tool
+from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.memory_tools import RecallMemoryTool
 from crewai.tools.structured_tool import CrewStructuredTool
 from crewai.tools.tool_failure import (
@@ -42,6 +44,7 @@ from crewai.tools.tool_failure import (
 )
 from pydantic import PrivateAttr
 
+from indelible.errors import BadCall
 from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, check_sends_once, never, stops_of
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 from indelible.integrations.hosted import hosted_in
@@ -54,7 +57,8 @@ _ONLY_READ = (LoadSkillTool, RecallMemoryTool, AddImageTool)  # what CrewAI give
 def reach(around: Around) -> Undo:
     """Put the ledger before the tools of an agent whenever it begins to work, and before tools that a program runs."""
     gate = _Gate(around.ledger, run=_run_of, terms=around.terms, **around.usual)
-    restore = all_replaced(
+    return all_replaced(
+        lambda: _turned_on(gate),
         lambda: _agents(gate, around.watch),
         *_running(gate),
         *_structured(gate),
@@ -64,21 +68,29 @@ def reach(around: Around) -> Undo:
         *_questions(gate),
     )
 
-    def undo() -> None:
-        gate.is_on = False
-        restore()
-
-    return undo
-
 
 class _Gate(LedgerTools):
-    """Steps aside once the reach is undone: an agent keeps the tools that it was made with."""
+    """Lets calls in by the gate of the reach that is on: an agent keeps the tools that it was made with.
 
-    is_on = True
+    Once no reach is on, the tools run as they are.
+    """
+
+    on: ClassVar[_Gate | None] = None
 
     def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
         """Let a call in."""
-        return super().enter(tool, words) if self.is_on else tool._run(**words)
+        gate = _Gate.on
+        return tool._run(**words) if gate is None else LedgerTools.enter(gate, tool, words)
+
+
+def _turned_on(gate: _Gate) -> Undo:
+    _Gate.on = gate
+
+    def undo() -> None:
+        if _Gate.on is gate:
+            _Gate.on = None
+
+    return undo
 
 
 def _run_of() -> str:
@@ -110,17 +122,9 @@ def _agents(gate: LedgerTools, watch: Watch) -> Undo:
 
 
 def _behind(gate: LedgerTools, tool: BaseTool) -> BaseTool:
-    tool = _bare(tool)
     if isinstance(tool, (LedgerTool, Delegation, *_ONLY_READ)):
         return tool
     return Delegation.around(tool) if isinstance(tool, BaseAgentTool) else LedgerTool.around(tool, gate)
-
-
-def _bare(tool: BaseTool) -> BaseTool:
-    """Return a tool without the gates of earlier reaches, which step aside."""
-    while isinstance(tool, LedgerTool) and isinstance(tool._gate, _Gate) and not tool._gate.is_on:
-        tool = tool._inner
-    return tool
 
 
 class Delegation(BaseTool):
@@ -156,15 +160,13 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
         @functools.wraps(plain)
         def run(self: BaseTool, *args: Any, **words: Any) -> Any:
-            tool = _bare(self)
-            return plain(self, *args, **words) if _is_plain(tool) else _entered(gate, tool, args, words)
+            return plain(self, *args, **words) if _is_plain(self) else _entered(gate, self, args, words)
 
         @functools.wraps(plain)
         async def arun(self: BaseTool, *args: Any, **words: Any) -> Any:
-            tool = _bare(self)
-            if _is_plain(tool):
+            if _is_plain(self):
                 return await plain(self, *args, **words)
-            return await asyncio.to_thread(_entered, gate, tool, args, words)
+            return await asyncio.to_thread(_entered, gate, self, args, words)
 
         return replaced(owner, name, run if name == "run" else arun, takes=("self", "args", "kwargs"))
 
@@ -179,80 +181,119 @@ def _is_plain(tool: Any) -> bool:
 def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
     """Return the replacements for structured tools: what a `LiteAgent` makes of its tools, and a program by itself.
 
-    One that was made before is guarded where it is entered.
+    One that was made before is guarded where it is entered: CrewAI reads and counts the call, and enters the ledger.
     """
     convert, invoke, ainvoke = BaseTool.to_structured_tool, CrewStructuredTool.invoke, CrewStructuredTool.ainvoke
+    enter = CrewStructuredTool._run
 
     @functools.wraps(convert)
     def converted(self: BaseTool) -> CrewStructuredTool:
-        made = convert(_behind(gate, self))
-        made.current_usage_count = self.current_usage_count
-        return made
+        return convert(_behind(gate, self))
 
     @functools.wraps(invoke)
     def invoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002 - its word
-        tool = _tool_in(self)
-        return invoke(self if tool is None else _Structured(self, gate, tool), input, config, **words)
+        return invoke(_Entering.of(self, gate, words), input, config, **words)
 
     @functools.wraps(ainvoke)
     async def ainvoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002
-        tool = _tool_in(self)
-        if tool is None:
-            return await ainvoke(self, input, config, **words)
-        return await asyncio.to_thread(invoke, _Structured(self, gate, tool), input, config, **words)
+        return await ainvoke(_Entering.of(self, gate, words, is_awaited=True), input, config, **words)
+
+    @functools.wraps(enter)
+    def entered(self: CrewStructuredTool, *args: Any, **words: Any) -> Any:
+        return enter(_Entering.of(self, gate, {}), *args, **words)
 
     return [
         lambda: replaced(BaseTool, "to_structured_tool", converted, takes=("self",)),
         lambda: replaced(CrewStructuredTool, "invoke", invoked, takes=("self", "input", "config")),
         lambda: replaced(CrewStructuredTool, "ainvoke", ainvoked, takes=("self", "input", "config")),
+        lambda: replaced(CrewStructuredTool, "_run", entered, takes=("self", "args", "kwargs")),
     ]
 
 
-class _Structured:
-    """Stands for a structured tool while it is invoked: it reads arguments and counts itself, and calls the gate."""
+class _Entering:
+    """Is a structured tool to CrewAI; the function that it enters lets the call in by the ledger."""
 
-    def __init__(self, structured: CrewStructuredTool, gate: LedgerTools, tool: BaseTool) -> None:
+    def __init__(self, structured: CrewStructuredTool, func: Callable[..., Any]) -> None:
         self._structured = structured
-        self._gate = gate
-        self._tool = tool
+        self.func = func
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._structured, name)
 
-    def func(self, **words: Any) -> Any:
-        """Let the call in."""
-        check_sends_once(self._tool)
-        return _unless_stopped(self._gate.enter(self._tool, words), self._tool, words)
+    @classmethod
+    def of(
+        cls, structured: CrewStructuredTool, gate: LedgerTools, words: Mapping[str, Any], *, is_awaited: bool = False
+    ) -> Any:
+        """Return what CrewAI enters: the structured tool itself if its function meets the ledger, or is CrewAI's own.
+
+        Args:
+            structured: The structured tool.
+            gate: The gate.
+            words: What the function gets beside the arguments that the schema reads.
+            is_awaited: CrewAI awaits the function. Default: False.
+        """
+        tool = _tool_in(structured, words)
+        if tool is None:
+            return structured
+
+        def enter(*args: Any, **given: Any) -> Any:
+            named = zip(inspect.signature(structured.func).parameters, args, strict=False) if args else ()
+            return _asked(gate, tool, {**dict(named), **given})
+
+        async def aenter(**given: Any) -> Any:
+            return await asyncio.to_thread(enter, **given)
+
+        return cls(structured, aenter if is_awaited else enter)
 
 
-def _tool_in(structured: CrewStructuredTool) -> BaseTool | None:
-    """Return what a structured tool would enter, as a tool; None if that is guarded already, or is CrewAI's own."""
-    func = structured.func
-    owner = getattr(func, "__self__", None)
-    if isinstance(owner, BaseTool):
-        if _is_plain(_bare(owner)):
+def _tool_in(structured: CrewStructuredTool, words: Mapping[str, Any]) -> BaseTool | None:
+    """Return the tool that a structured tool enters; None if that meets the ledger by itself, or is CrewAI's own.
+
+    It is a tool itself only if it is entered by its own name and schema: any other one is another deed.
+    """
+    func, schema = structured.func, structured.args_schema
+    tool = getattr(func, "__self__", None)
+    if isinstance(tool, BaseTool):
+        is_itself = func == tool._run
+        if _meets_ledger(func) or (is_itself and _is_plain(tool)):
             return None
-        is_its_own = structured.name == owner.name and structured.args_schema is owner.args_schema
-        if is_its_own and func == owner._run:
-            return _bare(owner)
+        check_sends_once(tool)
+        if is_itself and not words and (structured.name, schema) == (tool.name, tool.args_schema):
+            return tool
+        if isinstance(tool, MCPNativeTool):
+            raise BadCall(f"{structured.name}: {tool.name} is a tool of an MCP server; give the agent that tool itself")
     elif f"{module_of(func)}.".startswith("crewai."):
         return None
-    return Tool(name=structured.name, description=structured.description, func=func, args_schema=structured.args_schema)
+    if words and schema is not None:  # they go beside the schema, also when an approver edits them
+        schema = type(schema)(schema.__name__, (schema,), {"__module__": __name__, "model_config": {"extra": "allow"}})
+    made: BaseTool = Tool(
+        name=structured.name,
+        description=structured.description,
+        func=func,
+        args_schema=schema,
+        result_schema=structured.result_schema,
+    )
+    return made
+
+
+def _meets_ledger(function: Any) -> bool:
+    """Say whether a method of a tool asks the ledger: that of a tool behind it, or the one in the place of `run`."""
+    tool = getattr(function, "__self__", None)
+    return isinstance(tool, LedgerTool) or (isinstance(tool, BaseTool) and module_of(function) == __name__)
 
 
 def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Run a tool for a program. A program that goes on with a stop as if it were a result would lose it: it raises."""
+    """Run a tool for a program."""
     check_sends_once(tool)
     given = {**dict(zip(tool.args_schema.model_fields, args, strict=False)), **words}
     given = tool._validate_kwargs(given)
     limit: ToolFailure | None = tool._claim_usage()
-    if limit is not None:
-        return limit
-    return _unless_stopped(gate.enter(tool, given), tool, given)
+    return _asked(gate, tool, given) if limit is None else limit
 
 
-def _unless_stopped(result: Any, tool: BaseTool, given: dict[str, Any]) -> Any:
-    """Return a result, or raise what stops the call."""
+def _asked(gate: LedgerTools, tool: BaseTool, given: dict[str, Any]) -> Any:
+    """Let a call of a program in. If the call stops, raise: a program that goes on would lose the stop."""
+    result = gate.enter(tool, given)
     if isinstance(result, Stop):
         raise ToolExecutionFailedError(ToolFailureRecord(tool_name=tool.name, failure=result, tool_args=given))
     return result
@@ -380,7 +421,7 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
     @functools.wraps(execute)
     def executed(self: BaseLLM, function_name: str, function_args: Any, available_functions: Any, **words: Any) -> Any:
         function = available_functions.get(function_name)
-        if function is not None and not isinstance(getattr(function, "__self__", None), BaseTool):
+        if function is not None and not _meets_ledger(function):
             watch.note(_NAME, "functions given to a model", [function_name])
         return execute(self, function_name, function_args, available_functions, **words)
 

@@ -10,9 +10,13 @@ from enum import Enum
 from typing import Any
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.documents.base import BaseMedia
 from langchain_core.language_models import BaseChatModel, BaseLanguageModel
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.stores import BaseStore
 from langchain_core.tools import BaseTool
+from langchain_core.vectorstores import VectorStore
 from langgraph._internal._constants import PREVIOUS
 from langgraph.prebuilt.tool_node import ToolCallRequest, ToolNode
 from langgraph.pregel import Pregel
@@ -35,6 +39,7 @@ from indelible.integrations.ways import Watch, module_of
 
 _TAKES = ("self", "request", "input_type", "config")
 _THEIR_OWN = ("langchain.", "langgraph.", "langchain_core.", "indelible.")
+_HOLD_DATA = (BaseMedia, BaseMessage, BaseStore, VectorStore)
 _ENTERED_BY = ("generate", "agenerate", "stream", "astream", "_chat_model_stream_v3", "_achat_model_stream_v3")
 _ENTRANCES = ("invoke", "ainvoke", "stream", "astream", "run", "arun", "_func", "_afunc")
 
@@ -240,10 +245,12 @@ def _is_own_object(part: Any) -> bool:
 
 
 def _objects_in(part: Any) -> list[Any]:
-    """Return what an object of the framework was made around, without the data that it holds, as documents."""
+    """Return what an object of the framework was made around, without the data that a store or a message holds."""
     if not f"{module_of(part)}.".startswith(("langchain.", "langgraph.", "langchain_core.")):
         return []
-    return [one for one in getattr(part, "__dict__", {}).values() if not isinstance(one, (Mapping, list, tuple, set))]
+    found = list(getattr(part, "__dict__", {}).values())
+    is_data = isinstance(part, _HOLD_DATA)
+    return [one for one in found if not (is_data and isinstance(one, (Mapping, list, tuple, set)))]
 
 
 def _is_own_class(part: Any) -> bool:
