@@ -164,17 +164,21 @@ def test_53_a_probe_answers_for_the_turn_that_had_it_asked(ledger: Driver) -> No
     assert send.entries == 1
 
 
-def test_53_the_record_of_turns_that_joined_verifies(ledger: Driver, tmp_path: Any) -> None:
-    begun = ledger.begin(mail("m1"), side_effect="payment")
-    for turn in ("m2", '["m1"]', "[", "m2"):
-        assert isinstance(ledger.begin(mail(turn), side_effect="payment"), InFlight)
-    ledger.commit(begun.claim, Succeeded("paid"))
-    assert is_replayed(ledger, "m1", "m2", '["m1"]', "[", side_effect="payment")
-    assert isinstance(ledger.begin(mail("m3"), side_effect="payment"), AwaitingApproval)
-    assert types_of(ledger).count("tool_call_joined") == 3
-    assert ledger.verify_run("r").is_valid
-    ledger.export(tmp_path / "bundle")
-    assert indelible.verify(tmp_path / "bundle", key=key_of(ledger.ledger), deep=True).verdict == "verified"
+def test_53_the_record_of_turns_that_joined_verifies(store_url: str, tmp_path: Any) -> None:
+    indelible.migrate(store_url, keys=tmp_path / "keys")
+    with Ledger.open(store_url, keys=tmp_path / "keys", seal=False) as ledger:
+        begun = ledger.begin(mail("m1"), side_effect="payment")
+        assert isinstance(begun, Claimed)
+        for turn in ("m2", '["m1"]', "[", "m2"):
+            assert isinstance(ledger.begin(mail(turn), side_effect="payment"), InFlight)
+        ledger.commit(begun.claim, Succeeded("paid"))
+        for turn in ("m1", "m2", '["m1"]', "["):
+            assert isinstance(ledger.begin(mail(turn), side_effect="payment"), Replayed)
+        assert isinstance(ledger.begin(mail("m3"), side_effect="payment"), AwaitingApproval)
+        assert [event.type for event in ledger.events("r")].count("tool_call_joined") == 3
+        assert ledger.verify_run("r").is_valid
+        ledger.export(tmp_path / "bundle")
+        assert indelible.verify(tmp_path / "bundle", key=key_of(ledger), deep=True).verdict == "verified"
 
 
 ACTS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(("ran", "nothing", "doubt"))), min_size=2, max_size=9)
