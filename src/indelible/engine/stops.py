@@ -8,8 +8,8 @@ from datetime import datetime
 from indelible.core.commands import Outrun
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import Stop, stands_again, stop_after
-from indelible.core.journal.set_back import check_is_not_set_back, took_a_place
+from indelible.core.effects.stops import Stop, stop_after
+from indelible.core.journal.set_back import check_is_not_set_back, stop_on_going
 from indelible.core.moving import check_goes_on_here, stop_on_arrival, stop_to_leave
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall
@@ -58,10 +58,8 @@ class Stops:
             if not is_forced:
                 check_goes_on_here(last, self._tenant)
                 check_is_not_set_back(last)
-            if last is None or not last.is_in_force:
-                return None
-            earlier = stop_of_a_person_before(self._engine.store, self._tenant) if took_a_place(last) else None
-            return stands_again(last, earlier) or stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
+            earlier = stop_of_a_person_before(self._engine.store, self._tenant)
+            return stop_on_going(last, earlier, by=by, at=at, reason=reason)
 
         return self._change(by, after)
 

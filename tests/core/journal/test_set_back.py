@@ -16,6 +16,7 @@ from indelible.core.journal.set_back import (
     is_set_back,
     stop_of_lost_part,
     stop_of_set_back,
+    stop_on_going,
     took_a_place,
     way_out,
 )
@@ -89,6 +90,21 @@ def test_a_stop_by_the_ledger_or_for_a_move_may_have_taken_the_place_of_a_person
     assert [took_a_place(stop) for stop in (stop_of_set_back(None, 11, NOW), moved)] == [True, True]
     over = stopped(SYSTEM, is_in_force=False)
     assert [took_a_place(stop) for stop in (stopped(), over, None)] == [False, False, False]
+
+
+def test_60_a_persons_stop_stands_again_when_the_one_in_its_place_is_let_go() -> None:
+    def gone(last: Stop | None, earlier: Stop | None) -> Stop | None:
+        return stop_on_going(last, earlier, by=Actor("ben"), at=NOW, reason="over")
+
+    left = gone(stop_of_set_back(stopped(), 11, NOW), stopped())
+    assert left is not None
+    assert (left.is_in_force, left.by, left.reason) == (True, ANA.id, "wrong prices")
+    for last, earlier in ((stopped(), stopped()), (stop_of_set_back(None, 11, NOW), None)):
+        over = gone(last, earlier)
+        assert over is not None
+        assert (over.is_in_force, over.by) == (False, "ben")
+    assert gone(stopped(is_in_force=False), stopped()) is None
+    assert gone(None, None) is None
 
 
 def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:

@@ -362,38 +362,28 @@ def ask(
 ) -> Approval:
     """Ask whether an effect may run with the arguments it has; `for_run` asks, by default the effect's own run."""
     assert effect.args_json is not None, "nobody is asked about arguments that were erased"
-    expires_at = now + question.expires
-    asking = effect.run_id if for_run is None else for_run
-    return Approval(
+    asked = Approval(
         id=approval_id,
         status="pending",
         effect_id=effect.id,
         ref=effect.ref,
         run_id=effect.run_id,
-        for_run=asking,
+        for_run=effect.run_id if for_run is None else for_run,
         tool=effect.tool,
         side_effect=effect.side_effect,
-        digest=approval_digest(
-            approval=approval_id,
-            tenant=effect.tenant,
-            run_id=asking,
-            tool=effect.tool,
-            schema=schema,
-            args_json=effect.args_json,
-            policy=policy,
-            expires_at=expires_at,
-        ),
+        digest="",
         schema=schema,
         policy=policy,
         question=question,
         requester=requester,
         principal=principal,
         asked_at=now,
-        expires_at=expires_at,
+        expires_at=now + question.expires,
         replaces=replaces,
         args_seq=effect.opened_seq,
         naming=naming,
     )
+    return replace(asked, digest=digest_with(asked, effect.args_json))
 
 
 def is_bound_to(approval: Approval, effect: Effect, *, schema: str, policy: str) -> bool:

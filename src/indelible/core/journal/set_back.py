@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from indelible.core.effects.effect import SYSTEM
+from indelible.core.effects.effect import SYSTEM, Actor
 from indelible.core.effects.stops import Stop, stands_again, stop_after
 from indelible.core.moving import is_moved_away
 from indelible.errors import IllegalMove
@@ -109,6 +109,22 @@ def stop_of_lost_part(before: Stop | None, at: datetime) -> Stop:
 def _holds_again(before: Stop | None) -> bool:
     is_persons = not is_set_back(before) and not is_moved_away(before)
     return before is not None and before.is_in_force and is_persons
+
+
+def stop_on_going(last: Stop | None, earlier: Stop | None, *, by: Actor, at: datetime, reason: str) -> Stop | None:
+    """Return what stands once a person lets effects go: none, or the stop whose place the last one took.
+
+    Args:
+        last: The newest word on the tenant's stop.
+        earlier: The newest word before it that a person said.
+        by: Who lets them go.
+        at: The moment.
+        reason: Why.
+    """
+    if last is None or not last.is_in_force:
+        return None
+    over = stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
+    return stands_again(last, earlier if took_a_place(last) else None) or over
 
 
 def took_a_place(stop: Stop | None) -> bool:
