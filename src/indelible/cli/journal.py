@@ -159,7 +159,7 @@ _TOLD = {
     "grant_ended": "ended; the next call asks again",
     "person_disallowed": "signs in through the provider again",
     "person_revoked": "let in no more; to let them in: indelible people invite",
-    "person_signed_out": "signs in again",
+    "person_signed_out": "signs in again with a passkey; without one: indelible people invite",
 }
 _NEXT = {
     "credential": "is not here; to give another token: indelible apikeys create",

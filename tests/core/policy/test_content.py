@@ -27,6 +27,7 @@ WORDS = [
 """Names every word in a policy that uses all of them; names of people, tools and arguments are free."""
 
 
+BOBS_RAW = b64encode(BOBS.raw).decode()
 DAY = datetime(2030, 1, 1, tzinfo=UTC)
 MISSPELL = [lambda w: w + "s", lambda w: w[:-1], lambda w: w.upper(), lambda w: w[1:] + w[0], lambda w: f" {w}"]
 
@@ -150,6 +151,7 @@ def test_nothing_of_another_kind_is_taken_for_what_should_be_there(foreign: Any)
         ({"people": {"ana": {"key": b64encode(b"\1" + bytes(31)).decode()}}}, "people.ana.key", "low order"),
         ({"people": {"ana": {"key": "bob+00000000+" + BOBS.vkey.split("+", 2)[2]}}}, "people.ana.key", "damaged"),
         ({"people": {"ana": {"key": WITNESS.vkey}}}, "people.ana.key", "witness"),
+        ({"people": {"ana": {"key": BOBS_RAW}, "bob": {"key": BOBS.vkey}}}, "people.bob.key", "the key of ana too"),
         ({"people": {"ana": {"roles": ["Bob"]}, "bob": {}}}, "people", "both as a person and as a role"),
         (rule(approvals={"quorum": 0}), "rules[0].approvals.quorum", "from 1 to 100"),
         (rule(approvals={"quorum": True}), "rules[0].approvals.quorum", "from 1 to 100"),

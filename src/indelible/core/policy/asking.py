@@ -64,9 +64,10 @@ class Terms:
 
 
 def read_people(reading: Reading, value: object, place: Place) -> People:
-    """Reads the people a policy knows; two names that look like one person are a problem."""
+    """Reads the people a policy knows; two names that look like one person, or have one key, are a problem."""
     people: dict[str, Person] = {}
     seen: dict[str, str] = {}
+    holders: dict[bytes, str] = {}
     for name, content in reading.names(value, place).items():
         here = (*place, name)
         reading.tried(here, partial(check_name, "a person's name", name))
@@ -76,6 +77,8 @@ def read_people(reading: Reading, value: object, place: Place) -> People:
         words = reading.words(content, here, ("roles", "key"))
         roles = reading.texts(words["roles"], (*here, "roles")) if "roles" in words else ()
         key = _read_key(reading, words["key"], (*here, "key")) if "key" in words else None
+        if key is not None and holders.setdefault(key, name) != name:
+            reading.wrong((*here, "key"), f"is the key of {holders[key]} too: one signature would be two votes")
         people[name] = Person(roles, key)
     if not people:
         reading.wrong(place, "names nobody; leave it away, or name those who may decide")

@@ -230,7 +230,8 @@ class Lane:
         target = self._line.target
         if problem is None:
             raise StoreUnavailable(
-                f"{target.address}: others changed the same effects all the time; nothing was written, call again"
+                f"{target.address}: others changed the same rows all the time, or a trigger of yours keeps them as "
+                "they were (indelible doctor names it); nothing was written. Take the trigger away, or call again"
             )
         target.is_away = is_away(problem)
         raise explained(target, problem, is_outcome_unknown=bool(work.sent)) from problem
