@@ -140,6 +140,13 @@ def forged_votes() -> Iterator[Told]:
     yield "vote: signed without need, and falsely", _voted([ADA], {}, _loose, _signed_by("bo")), BAD
     weak = {"people": {"ada": Person(("lead",), bytes(32))}, **needed}
     yield "vote: a key that fits every signature", _voted([ADA], weak, _loose, lambda about: bytes(64)), BAD
+    holder = PEOPLE["ada"]
+    shared: dict[str, Any] = {"people": {"ada": holder, "eve": holder}, "needs": (Need(2),)}
+    both = [ADA, Actor("eve")]
+    yield "vote: two names with one key, signed", _voted(both, dict(shared), _loose, _signed_by("ada")), BAD
+    yield "vote: two names with one key, unsigned", _voted(both, dict(shared), _loose), BAD
+    shared["people"] = {"ada": holder, "eve": Person()}
+    yield "vote: one name with a key and one without", _voted(both, shared, None), GOOD
     places = [(Need(1, "lead"), Need(1, "ops")), (Need(1, "ops"), Need(1, "lead")), (Need(1), Need(1, "lead"))]
     for number, needs in enumerate(places):
         yield f"vote: two people for two places, {number}", _voted([BO, ADA], {"needs": needs}, None), GOOD

@@ -376,6 +376,20 @@ def test_42_no_signature_is_good_for_two_questions_however_alike_and_close_they_
     assert (len(digests), len(set(digests))) == (24, 24)
 
 
+def test_42_one_key_has_one_vote_also_where_two_policies_together_give_it_to_two_people(shell: Shell) -> None:
+    """Each of them is sound: in one, ana has the key, and in the other, bob."""
+    people, keys = signers()
+    holds = people["ana"]
+    ledger = shell.open(policy=asking({"ana": {}, "bob": holds, "cleo": {}}, quorum=2, signed=True))
+    ledger.apply_policy(asking({"ana": holds, "bob": {}, "cleo": {}}, quorum=2, signed=True), by="root")
+    question = question_of(ledger)
+    signature = keys["ana"].sign(vote_message(question.digest, True))
+    approve(ledger, question, by="ana", signature=signature)
+    assert refusal_of(ledger, question, "bob", signature=signature) == "voted_already"
+    with pytest.raises(ApprovalPending):
+        ledger.run(charge(), Count("ran"), wait=False)
+
+
 def test_42_who_took_a_signed_vote_back_can_still_deny_and_others_can_approve(shell: Shell) -> None:
     people, keys = signers()
     ledger = shell.open(policy=asking(people, signed=True))

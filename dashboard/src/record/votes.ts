@@ -27,12 +27,17 @@ async function whyNotThey(approval: Approval, vote: Vote, kind: string): Promise
     if (looksLike(name, requester.id) || (principal !== null && looksLike(name, principal))) return `was asked for by ${name}, who therefore cannot decide it`
     if (votes.some((earlier) => namesIn(earlier).some((one) => looksLike(name, one)))) return `was already decided by ${name}`
   }
+  const key = keyOf(people, vote.by)
+  const hasThisKey = (name: string) => key !== null && keyOf(people, name) === key
+  if (votes.some((earlier) => hasThisKey(earlier.by))) return `was already decided with the key of ${vote.by}`
   const person = people === null ? null : find(people, entitled)
   if (person === undefined || (person !== null && !isNeeded(person, question))) return `is not for ${entitled} to decide`
   if (vote.is_approval && isEditor(editors, vote) && !isSoleApprover(approval, people ?? [])) return `was edited by ${vote.by}, who therefore cannot approve it`
-  if (vote.is_approval && taken_back.some((name) => samePerson(vote.by, name))) return `was signed by ${vote.by}, who took that back`
-  return whyNotSigned(approval, vote, find(people ?? [], vote.by)?.key ?? null)
+  if (vote.is_approval && taken_back.some((name) => samePerson(vote.by, name) || hasThisKey(name))) return `was signed by ${vote.by}, who took that back`
+  return whyNotSigned(approval, vote, key)
 }
+
+const keyOf = (people: readonly Named[] | null, name: string) => find(people ?? [], name)?.key ?? null
 
 const isEditor = (editors: readonly string[], vote: Vote) => namesIn(vote).some((name) => editors.some((editor) => looksLike(name, editor)))
 

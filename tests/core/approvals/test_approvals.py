@@ -589,6 +589,19 @@ def test_42_a_signed_approval_that_was_taken_back_is_not_cast_again() -> None:
     assert code(say(replace(again, taken_back=("bo",)), "ada", signature=b"")) == "signature"
 
 
+def test_42_two_names_with_one_key_have_one_vote() -> None:
+    """Two policies together may give one key to two people; each policy by itself is refused if it does."""
+    people = {"ada": Person((), public(ADA_KEY)), "cy": Person((), public(ADA_KEY)), "bo": Person((), public(BO_KEY))}
+    approval = about(question(Need(2), people=people, needs_signature=True))
+    signature = signed(approval, ADA_KEY)
+    once = say(approval, "ada", signature=signature)
+    assert code(say(once, "cy", signature=signature)) == "voted_already"
+    assert say(once, "bo", signature=signed(approval, BO_KEY)).status == "approved"
+    taken = replace(approval, taken_back=("ada",))
+    assert code(say(taken, "cy", signature=signature)) == "taken_back"
+    assert say(taken, "bo", signature=signed(approval, BO_KEY)).status == "pending"
+
+
 def test_a_signature_that_is_given_is_checked_also_where_none_is_needed() -> None:
     people = {"ada": Person((), public(ADA_KEY))}
     approval = about(question(people=people))

@@ -444,16 +444,31 @@ def why_not_they(approval: Approval, vote: Vote, kind: str) -> Refusal | None:
             return Refusal("self_approval", f"was asked for by {name}, who therefore cannot decide it")
         if any(looks_like(name, earlier) for vote_ in approval.votes for earlier in names_in(vote_)):
             return Refusal("voted_already", f"was already decided by {name}; others have to as well")
+    if any(_has_one_key(approval, vote.by, earlier.by) for earlier in approval.votes):
+        return Refusal("voted_already", f"was already decided with the key of {vote.by}; others have to as well")
     if not is_entitled(approval, entitled):
         return Refusal("not_entitled", f"is not for {entitled} to decide")
     if vote.is_approval and _is_editor(approval, vote) and not _is_sole_approver(approval):
         return _edited_it_themselves(approval, vote)
-    if vote.is_approval and any(same_person(vote.by, name) for name in approval.taken_back):
+    if vote.is_approval and any(
+        same_person(vote.by, name) or _has_one_key(approval, vote.by, name) for name in approval.taken_back
+    ):
         next_step = "edit it, which asks anew, or let another person decide"
         return Refusal(
             "taken_back", f"was signed by {vote.by}, who took that back: their signature is used up; {next_step}"
         )
     return _why_not_signed(approval, vote, find_person(approval.people or {}, vote.by) or Person())
+
+
+def _has_one_key(approval: Approval, one: str, other: str) -> bool:
+    """Say whether two names have one key: two policies together may give it to both, and one signature is one vote."""
+    key = _key_of(approval, one)
+    return key is not None and key == _key_of(approval, other)
+
+
+def _key_of(approval: Approval, name: str) -> bytes | None:
+    person = find_person(approval.people or {}, name)
+    return None if person is None else person.key
 
 
 def _is_editor(approval: Approval, vote: Vote) -> bool:

@@ -1975,12 +1975,16 @@ var verifier = (function(exports) {
 			if (looksLike(name, requester.id) || principal !== null && looksLike(name, principal)) return `was asked for by ${name}, who therefore cannot decide it`;
 			if (votes.some((earlier) => namesIn(earlier).some((one) => looksLike(name, one)))) return `was already decided by ${name}`;
 		}
+		const key = keyOf(people, vote.by);
+		const hasThisKey = (name) => key !== null && keyOf(people, name) === key;
+		if (votes.some((earlier) => hasThisKey(earlier.by))) return `was already decided with the key of ${vote.by}`;
 		const person = people === null ? null : find(people, entitled);
 		if (person === void 0 || person !== null && !isNeeded(person, question)) return `is not for ${entitled} to decide`;
 		if (vote.is_approval && isEditor(editors, vote) && !isSoleApprover(approval, people ?? [])) return `was edited by ${vote.by}, who therefore cannot approve it`;
-		if (vote.is_approval && taken_back.some((name) => samePerson(vote.by, name))) return `was signed by ${vote.by}, who took that back`;
-		return whyNotSigned(approval, vote, find(people ?? [], vote.by)?.key ?? null);
+		if (vote.is_approval && taken_back.some((name) => samePerson(vote.by, name) || hasThisKey(name))) return `was signed by ${vote.by}, who took that back`;
+		return whyNotSigned(approval, vote, key);
 	}
+	var keyOf = (people, name) => find(people ?? [], name)?.key ?? null;
 	var isEditor = (editors, vote) => namesIn(vote).some((name) => editors.some((editor) => looksLike(name, editor)));
 	function isSoleApprover({ question, requester, principal }, people) {
 		const able = people.filter((one) => isNeeded(one, question) && ![requester.id, principal ?? requester.id].some((asker) => looksLike(one.name, asker)));
