@@ -12,7 +12,7 @@ import pytest
 
 from indelible.core.approvals.grants import Grant, grant_sheet
 from indelible.core.effects.effect import SYSTEM
-from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
+from indelible.core.effects.stops import STOP_REF, Stop, stop_sheet
 from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
 from indelible.core.policy.budgets import budget_ref
 from indelible.core.privacy.forgetting import HOLD_LIFTED, HOLD_PLACED
@@ -89,8 +89,8 @@ def written(by: Macs, sheet: Sheet, before: Sheet | None = None) -> Sheet:
 
 
 def stop(*, is_in_force: bool, version: int = 1) -> Sheet:
-    said = stop_after(None, is_in_force=is_in_force, by=SYSTEM, at=NOON, reason="a drill")
-    return replace(stop_sheet(replace(said, version=version)), run_id="indelible:stops", seq=version - 1)
+    said = Stop(version=version, is_in_force=is_in_force, by=SYSTEM.id, at=NOON, reason="a drill")
+    return replace(stop_sheet(said), run_id="indelible:stops", seq=version - 1)
 
 
 def approval(status: str = "approved", votes: int = 1, **more: Any) -> Sheet:

@@ -37,7 +37,7 @@ PLACE = "postgresql://db-2/agents"
 THERE = moved_to(PLACE)
 ELSEWHERE = moved_to("postgresql://db-3/agents")
 ANGRY = Stop(version=2, is_in_force=True, by="bo", at=NOON - HOUR, reason="wrong prices")
-LEFT = Stop(version=3, is_in_force=True, by="ada", at=NOON, reason=THERE)
+LEFT = Stop(version=3, is_in_force=True, kind="moved", by="ada", at=NOON, reason=THERE)
 MOVED_ON = replace(LEFT, reason=ELSEWHERE)
 WORDS: dict[str, Any] = {"by": ADA, "at": NOON}
 
@@ -49,6 +49,11 @@ def lifted(stop: Stop) -> Stop:
 def test_a_stop_tells_that_its_tenant_is_elsewhere() -> None:
     assert is_moved_away(LEFT)
     assert not any(is_moved_away(stop) for stop in (None, ANGRY, lifted(LEFT)))
+
+
+def test_60_no_words_of_a_person_make_a_stop_that_only_a_move_makes() -> None:
+    """A stop was taken for a move when its reason began like one: nobody could decide, start or let go any more."""
+    assert not is_moved_away(replace(ANGRY, reason=THERE))
 
 
 def test_effects_that_go_on_elsewhere_are_not_let_go() -> None:
@@ -76,20 +81,19 @@ def fact(run_id: str) -> Record:
 def test_a_tenant_leaves_stopped_whoever_had_stopped_it_before() -> None:
     for last, version in ((None, 1), (ANGRY, 3), (lifted(ANGRY), 3), (lifted(MOVED_ON), 4)):
         stop = stop_to_leave(last, "acme", reason=THERE, **WORDS)
-        assert stop == replace(LEFT, version=version)
+        assert stop == replace(LEFT, version=version, below=ANGRY.causes if last is ANGRY else ())
     assert stop_to_leave(LEFT, "acme", reason=THERE, **WORDS) is None
     with pytest.raises(Misconfigured, match="move it from there"):
         stop_to_leave(MOVED_ON, "acme", reason=THERE, **WORDS)
 
 
 def test_a_tenant_arrives_as_it_was_before_it_left() -> None:
-    for earlier in (None, lifted(ANGRY)):
-        stop = stop_on_arrival(LEFT, earlier, left_with=THERE, reason="moved here", **WORDS)
-        assert stop == Stop(version=4, is_in_force=False, by="ada", at=NOON, reason="moved here")
-    again = stop_on_arrival(LEFT, ANGRY, left_with=THERE, reason="moved here", **WORDS)
+    stop = stop_on_arrival(LEFT, left_with=THERE, reason="moved here", **WORDS)
+    assert stop == Stop(version=4, is_in_force=False, by="ada", at=NOON, reason="moved here")
+    again = stop_on_arrival(replace(LEFT, below=ANGRY.causes), left_with=THERE, reason="moved here", **WORDS)
     assert again == replace(ANGRY, version=4), "it is still bo's to let go"
     for last in (None, ANGRY, lifted(LEFT), MOVED_ON):
-        assert stop_on_arrival(last, None, left_with=THERE, reason="moved here", **WORDS) is None
+        assert stop_on_arrival(last, left_with=THERE, reason="moved here", **WORDS) is None
 
 
 def test_a_tenant_goes_on_in_one_place_only() -> None:

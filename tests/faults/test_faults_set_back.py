@@ -20,6 +20,7 @@ import pytest
 from indelible import Actor, Ledger, RunningEffect, ToolCall, migrate
 from indelible.cli.doctor.command import Check, examine
 from indelible.cli.opening import Where
+from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import Stop
 from indelible.core.journal.set_back import stop_of_forgery, stop_of_set_back
 from indelible.core.moving import moved_to, stop_to_leave
@@ -109,7 +110,7 @@ def test_60_a_continuation_that_was_cut_off_is_repeated(
     """Once the signer had forgotten, nothing was lost any more to the second command, and the stop stayed."""
     place, till = stopped_and_restored
 
-    def die(*_: Any) -> None:
+    def die(*_: Any, **__: Any) -> None:
         raise SystemExit("killed")
 
     with Ledger.open(**place) as ledger, pytest.raises(Stopped, match="set back"):
@@ -574,7 +575,44 @@ def test_60_a_stop_with_the_number_of_a_lost_go_stops_a_process_that_cannot_comp
     assert till.charged == {0: 1, 1: 1}
 
 
-# A person's stop outlives a stop that took its place.
+# A person's stop outlives what else stops effects.
+
+
+def test_60_a_stop_that_a_person_makes_while_the_ledger_is_set_back_holds_after_it(
+    stopped_and_restored: tuple[dict[str, Any], Till],
+) -> None:
+    """It was answered, and written nowhere: `journal continue` let effects go, and nobody had entered `go`."""
+    place, till = stopped_and_restored
+    with Ledger.open(**place) as ledger:
+        with pytest.raises(Stopped):
+            ledger.run(charge(3), till)
+        ledger.continue_journal()
+        ledger.go(by="ana", reason="maintenance is over")
+        ledger.seal()
+    with Ledger.open(**place) as ledger:
+        Stops(ledger._engine, ledger.tenant)._change(Actor("ben"), lambda last, at: stop_of_set_back(last, 9, at))
+        assert ledger.stop(by="ana", reason="wait for the bank").cause("person").by == "ana"
+        assert ledger.stop(by="eve", reason="the same").cause("person").by == "ana"
+        Stops(ledger._engine, ledger.tenant).go(Actor("ben"), "nothing is lost", is_forced=True)
+        with pytest.raises(Stopped, match="the bank"):
+            ledger.run(charge(3), till)
+        assert not ledger.go(by="ana", reason="it has answered").is_in_force
+        assert ledger.run(charge(3), till) == "paid"
+
+
+@pytest.mark.parametrize(
+    "words", ["moved to manual refunds until 18:00", "set back: 9 entries", "changed without the keys: x"]
+)
+def test_60_no_words_of_a_person_make_another_stop_of_theirs(place: dict[str, Any], words: str) -> None:
+    """A reason that begins with "moved to " was taken for a move: nothing was recorded, signed or let go any more."""
+    with Ledger.open(**place) as ledger:
+        ledger.stop(by=SYSTEM.id, reason=words)
+        ledger.record("notes", "artifact_created", {"path": "a.pdf"})
+        assert ledger.seal() is not None
+        Stops(ledger._engine, ledger.tenant)._change(SYSTEM, lambda last, at: stop_of_forgery(last, ["effect 1"], at))
+        assert ledger.go(by="ana", reason="looked at").reason == words
+        assert not ledger.go(by="ana", reason="over").is_in_force
+
 
 REPLACED: dict[str, Callable[[Stop | None, datetime], Stop | None]] = {
     "moved": lambda last, at: stop_to_leave(last, "default", by=Actor("ben"), at=at, reason=moved_to("file://b.db")),

@@ -229,11 +229,11 @@ import os, signal, sys
 from pathlib import Path
 from indelible import Ledger
 from indelible.journal import sealing
-def die(*args):
+def die(*args, **words):
     os.kill(os.getpid(), signal.SIGKILL)
 with Ledger.open(sys.argv[1], keys=Path(sys.argv[2]), seal=False) as ledger:
     if sys.argv[3] == "before the go":
-        sealing.stop_before = die
+        sealing.go_after_loss = die
     else:
         keep = type(ledger._engine.store.journal).keep_head
         def kept(*args):

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 import indelible
-from indelible import Actor, Claimed, Ledger, Succeeded
+from indelible import Actor, Claimed, Ledger, Succeeded, ToolCall
+from indelible.core.moving import is_moved_away, moved_to
 from indelible.engine.stops import Stops
 from indelible.engine.upkeep import Upkeep
 from indelible.errors import IllegalMove, KeyUnusable, Misconfigured, SchemaOutdated, SignerRefused, Stopped, StoreError
@@ -32,6 +33,7 @@ from indelible.stores.carrying import OF_TENANTS, TABLES, Row, carry_tenant
 from indelible.stores.sqlite.carrying import SqliteRows, carrying_out, taking_in
 from tests.cli.conftest import Cli, cli
 from tests.journal.exported import call, key_of, store_of
+from tests.journal.test_set_back import Backup
 from tests.lending import lend_writer_keys, lent_folder
 from tests.migrating.test_moving import WAITING, filled, keys, no_handler
 from tests.postgres import fresh_database
@@ -456,6 +458,51 @@ def test_a_move_that_never_ends_can_be_given_up(files: tuple[str, str], keys: Pa
     assert move_tenant(old, new, "acme", by="ana").rows, "what had arrived is not what it is by now"
     go_on(new)
     assert is_stopped_at(old)
+
+
+def test_60_the_old_place_stays_left_when_it_is_restored_from_before_the_move(
+    files: tuple[str, str], keys: Path
+) -> None:
+    """`journal continue` and `go` let the tenant live in both places, and it paid again."""
+    old, new = files
+    with Ledger.open(old, tenant="acme") as ledger:
+        done(ledger, "order-1")
+        ledger.seal()
+    backup = Backup(old)
+    backup.make()
+    move_tenant(old, new, "acme", by="ana")
+    with Ledger.open(new, tenant="acme") as ledger:
+        done(ledger, "order-2")
+    backup.put_back()
+    with Ledger.open(old, tenant="acme") as ledger:
+        with pytest.raises(Stopped):
+            ledger.run(ToolCall(tool="pay", args={}, run_id="order-2"), no_handler)
+        with pytest.raises(SignerRefused):
+            ledger.continue_journal()
+        for _ in range(2):
+            with pytest.raises(IllegalMove):
+                ledger.go(by="ana", reason="it is over")
+        with pytest.raises(Stopped):
+            ledger.run(ToolCall(tool="pay", args={}, run_id="order-2"), no_handler)
+        Stops(ledger._engine, "acme").go(Actor("ana"), "it never moved", is_forced=True)
+        ledger.continue_journal()
+        assert ledger.stopped() is None or not is_moved_away(ledger.stopped())
+
+
+def test_60_a_person_s_stop_holds_also_if_it_was_made_while_the_tenant_was_carried(
+    files: tuple[str, str], keys: Path
+) -> None:
+    """It was answered with the stop of the move, and written nowhere."""
+    old, new = files
+    with Ledger.open(old, tenant="acme") as ledger:
+        done(ledger, "order-1")
+        stops = Stops(ledger._engine, "acme")
+        stops.leave(Actor("ben"), moved_to(new))
+        ledger.stop(by="ana", reason="wait for the bank")
+        stops.arrive(Actor("ben"), moved_to(new), "it never moved")
+        assert (ledger.stopped().by, ledger.stopped().reason) == ("ana", "wait for the bank")
+        with pytest.raises(Stopped):
+            ledger.run(ToolCall(tool="pay", args={}, run_id="order-2"), no_handler)
 
 
 def test_what_is_encrypted_and_redacted_comes_with_its_keys(files: tuple[str, str], keys: Path) -> None:

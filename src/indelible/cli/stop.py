@@ -10,6 +10,7 @@ from indelible.cli.options import by_option, reason_option
 from indelible.cli.show import say_json, timestamp, visible
 from indelible.core.effects.stops import Stop
 from indelible.core.events import instant
+from indelible.core.journal.set_back import way_out
 from indelible.engine.stops import Stops
 
 
@@ -33,8 +34,12 @@ def stop(reason: str, by: str) -> None:
     if place.is_json:
         say_json(stop_json(stopped))
     else:
-        print(f"Stopped by {visible(stopped.by)} at {timestamp(stopped.at)}: {visible(stopped.reason)}")
-        print(f"Nothing is entered until: {place.command('go')}")
+        for cause in stopped.causes:
+            print(f"Stopped by {visible(cause.by)} at {timestamp(cause.at)}: {visible(cause.reason)}")
+        end = way_out(stopped)
+        if end is not None:
+            also = f", and then: {place.command('go')}" if stopped.kind == "lost" and stopped.below else ""
+            print(f"Nothing is entered until: {place.command(end)}{also}")
 
 
 @click.command()

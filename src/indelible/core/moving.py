@@ -13,7 +13,7 @@ from typing import Literal
 
 from indelible.core.commands import Command, Expire, Finish, Keep, Open, Record, Relinquish
 from indelible.core.effects.effect import Actor, Effect
-from indelible.core.effects.stops import STOPS_RUN, Stop, stands_again, stop_after
+from indelible.core.effects.stops import STOPS_RUN, Cause, Stop, let_go, stopped_for
 from indelible.core.journal.journal import JOURNAL_RUN, Prove, Tree
 from indelible.core.journal.merkle import is_consistent
 from indelible.core.journal.notes import log_name
@@ -22,7 +22,6 @@ from indelible.errors import IllegalMove, Misconfigured
 
 ORIGIN_REF = SheetRef("origin", "journal")
 """Locates what a journal was called where its tenant comes from; only a tenant that was moved has it."""
-_MOVED_TO = "moved to "
 
 Standing = Literal["free", "carried", "left"]
 """Is how a place stands to a tenant: never seen there, there by this very move already, or once moved from there."""
@@ -46,40 +45,32 @@ class Held:
 
 def moved_to(address: str) -> str:
     """Gives the reason with which a tenant is stopped that is moved away."""
-    return f"{_MOVED_TO}{address}"
+    return f"moved to {address}"
 
 
 def is_moved_away(stop: Stop | None) -> bool:
     """Does a stop say that its tenant is somewhere else now?"""
-    return stop is not None and stop.is_in_force and stop.reason.startswith(_MOVED_TO)
+    return stop is not None and stop.cause("moved") is not None
 
 
 def is_moved_elsewhere(stop: Stop | None, reason: str) -> bool:
     """Does a stop say that its tenant is at another place than the one that the reason names?"""
-    return stop is not None and is_moved_away(stop) and stop.reason != reason
+    return is_moved_away(stop) and not _is_leaving(stop, reason)
 
 
 def stop_to_leave(last: Stop | None, tenant: str, *, by: Actor, at: datetime, reason: str) -> Stop | None:
     """Gives the stop with which a tenant leaves, also where somebody had stopped it before; None when it has it."""
-    if last is not None and is_moved_away(last):
-        if last.reason != reason:
-            raise Misconfigured(
-                f"{tenant} was {last.reason}; what happened there since is not here: move it from there"
-            )
-        return None
-    return stop_after(last, is_in_force=True, by=by, at=at, reason=reason)
+    moved = None if last is None else last.cause("moved")
+    if moved is None:
+        return stopped_for(last, Cause("moved", by.id, at, reason))
+    if moved.reason != reason:
+        raise Misconfigured(f"{tenant} was {moved.reason}; what happened there since is not here: move it from there")
+    return None
 
 
-def stop_on_arrival(
-    last: Stop | None, earlier: Stop | None, *, left_with: str, by: Actor, at: datetime, reason: str
-) -> Stop | None:
-    """Gives what a tenant arrives with: the stop that was in force before it left, else none; None when it has it.
-
-    What was in force before is said in the words of whoever stopped it, for it is still theirs to let go.
-    """
-    if last is None or not last.is_in_force or last.reason != left_with:
-        return None
-    return stands_again(last, earlier) or stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
+def stop_on_arrival(last: Stop | None, *, left_with: str, by: Actor, at: datetime, reason: str) -> Stop | None:
+    """Gives what a tenant arrives with: what else had stopped it, else effects go on; None when it did not leave so."""
+    return let_go(last, {"moved"}, by=by, at=at, reason=reason) if _is_leaving(last, left_with) else None
 
 
 def check_goes_on_here(stop: Stop | None, tenant: str) -> None:
@@ -167,7 +158,8 @@ def standing(source: Held, target: Held | None, reason: str, address: str, tenan
 
 
 def _is_leaving(stop: Stop | None, reason: str) -> bool:
-    return stop is not None and stop.is_in_force and stop.reason == reason
+    moved = None if stop is None else stop.cause("moved")
+    return moved is not None and moved.reason == reason
 
 
 def _has_all_of(target: Held, source: Held, reason: str) -> bool:

@@ -8,12 +8,12 @@ from datetime import datetime
 from indelible.core.commands import Outrun
 from indelible.core.effects.effect import Actor
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import Stop, stop_after
+from indelible.core.effects.stops import Stop, stop_by_person
 from indelible.core.journal.set_back import check_is_not_set_back, stop_on_going
 from indelible.core.moving import check_goes_on_here, stop_on_arrival, stop_to_leave
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall
-from indelible.journal.sealing import stop_before, stop_of, stop_of_a_person_before
+from indelible.journal.sealing import stop_of
 
 _TRIES = 10
 
@@ -31,14 +31,12 @@ class Stops:
         return last if last is not None and last.is_in_force else None
 
     def stop(self, by: Actor, reason: str) -> Stop:
-        """Stops all effects; whoever is second finds them stopped."""
+        """Stop all effects. If a person stopped them before, return that stop."""
         if not reason:
             raise BadCall("say why: whoever is stopped is told, for example reason='wrong prices since 9:00'")
 
         def after(last: Stop | None, at: datetime) -> Stop | None:
-            if last is not None and last.is_in_force:
-                return None
-            return stop_after(last, is_in_force=True, by=by, at=at, reason=reason)
+            return stop_by_person(last, by=by, at=at, reason=reason)
 
         stopped = self._change(by, after)
         assert stopped is not None, "what was not stopped was stopped now"
@@ -47,7 +45,7 @@ class Stops:
     def go(self, by: Actor, reason: str, *, is_forced: bool = False) -> Stop | None:
         """Let effects go; return None when nothing was ever stopped. By force also what moved away or was set back.
 
-        If the stop took the place of a person's, that one holds again.
+        A person's stop ends last: while the ledger has causes of its own, those end and the person's stop stays.
         What was signed is compared first: a database that was set back may hold the stop that it was copied with.
         """
         compare = self._engine.recorded.compare
@@ -58,8 +56,7 @@ class Stops:
             if not is_forced:
                 check_goes_on_here(last, self._tenant)
                 check_is_not_set_back(last)
-            earlier = stop_of_a_person_before(self._engine.store, self._tenant)
-            return stop_on_going(last, earlier, by=by, at=at, reason=reason)
+            return stop_on_going(last, by=by, at=at, reason=reason)
 
         return self._change(by, after)
 
@@ -81,11 +78,10 @@ class Stops:
         return bool(written)
 
     def arrive(self, by: Actor, left_with: str, reason: str) -> None:
-        """Ends what `leave` began for this reason: a stop from before holds again, and else effects may go on."""
-        earlier = stop_before(self._engine.store, self._tenant)
+        """Ends what `leave` began for this reason: what else had stopped effects holds, and else they go on."""
 
         def after(last: Stop | None, at: datetime) -> Stop | None:
-            return stop_on_arrival(last, earlier, left_with=left_with, by=by, at=at, reason=reason)
+            return stop_on_arrival(last, left_with=left_with, by=by, at=at, reason=reason)
 
         self._change(by, after)
 

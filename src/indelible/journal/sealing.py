@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from indelible.core.commands import Outrun, Record, Stamp
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Stop, read_stop
+from indelible.core.effects.stops import STOP_REF, STOPS_RUN, UNKNOWN, Cause, Stop, read_stop
 from indelible.core.events import Event, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, JournalStore, Prove, Signer, Tree, check_growth
 from indelible.core.journal.merkle import consistency_proof, inclusion_proof
@@ -38,17 +38,15 @@ from indelible.core.journal.set_back import (
     go_after_loss,
     is_about_loss,
     stop_of_forgery,
-    stop_of_lost_part,
     stop_of_set_back,
-    took_a_place,
 )
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.unsealed import HELD, LET_GO
-from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, SignerRefused
+from indelible.core.verifying.unsealed import HELD, LET_GO, MOVED
+from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, RecordForged, SignerRefused
 from indelible.journal.after_loss import Continued, in_question, tell_ends_again, told_for
 from indelible.journal.examining import Examiner, Outgrown
 from indelible.journal.keys.rights import own_events
@@ -294,10 +292,10 @@ class Sealer:
             self._sign(tree)
         finally:
             self._is_resuming = False
-        before = stop_before(self._store, self._tenant)
-        if macs is not None and macs.newest.version(HELD) > macs.newest.version(LET_GO):
-            before = stop_of_lost_part(before, self._stamp().at)
-        _change_stop(self._store, self._tenant, self._stamp, lambda last, at: go_after_loss(last, before, at))
+        was_held = macs is not None and macs.newest.version(HELD) > macs.newest.version(LET_GO)
+        _change_stop(
+            self._store, self._tenant, self._stamp, lambda last, at: go_after_loss(last, at, was_held=was_held)
+        )
         self._stop_for_problems()
         told = tuple(told_for(self._store, self._tenant, lost))
         return Continued(lost, told, () if macs is None else tuple(in_question(self._store, macs)))
@@ -555,7 +553,8 @@ def stop_if_set_back(store: Store, tenant: str, memory: Memory, stamp: Callable[
     """
     lost = lost_head(store, tenant, memory)
     if lost is not None:
-        _change_stop(store, tenant, stamp, lambda last, at: stop_of_set_back(last, lost.size, at))
+        was_moved = _was_moved(store, tenant)
+        _change_stop(store, tenant, stamp, lambda last, at: stop_of_set_back(last, lost.size, at, was_moved=was_moved))
     return lost is not None
 
 
@@ -608,30 +607,31 @@ def is_elsewhere(store: Store, tenant: str) -> bool:
 def stop_of(store: Store, tenant: str) -> Stop | None:
     """Return the newest word on whether a tenant's effects are stopped."""
     found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-    return read_stop(found[0]) if found else None
+    if not found or found[0].body is not None:
+        return read_stop(found[0]) if found else None
+    return replace(read_stop(found[0]), below=_told_causes(store, tenant))
 
 
-def stop_before(store: Store, tenant: str) -> Stop | None:
-    """Return the word on the stop before the newest one, as the record tells it; one that was erased is in force."""
-    return next(_stops_before(store, tenant), None)
+def _told_causes(store: Store, tenant: str) -> tuple[Cause, ...]:
+    """Return why effects are stopped as the record tells it, where the row is not believed or was erased."""
+    try:
+        told = [event.seq for event in own_events(store, tenant, STOPS_RUN)]
+    except RecordForged:
+        return (UNKNOWN._replace(kind="person"),)
+    causes = read_stop(_told_stop(store, tenant, told[-1])).causes if told else ()
+    return tuple(cause._replace(kind="person") if cause.kind == "gone" else cause for cause in causes)
 
 
-def stop_of_a_person_before(store: Store, tenant: str) -> Stop | None:
-    """Return the newest word on the stop that neither the ledger nor a move said; one that was erased is in force."""
-    return next((stop for stop in _stops_before(store, tenant) if not took_a_place(stop)), None)
-
-
-def _stops_before(store: Store, tenant: str) -> Iterator[Stop]:
-    """Yield the words on the stop before the newest one, newest first."""
-    newest = stop_of(store, tenant)
-    told = [event.seq for event in own_events(store, tenant, STOPS_RUN)]
-    if newest is None or len(told) < 2:
-        return
-    last = _told_stop(store, tenant, told.pop())
-    is_whole = last.body is not None and last.read()["version"] == newest.version
-    for seq in reversed(told):
-        before = _told_stop(store, tenant, seq)
-        yield read_stop(before if is_whole else replace(before, body=None))
+def _was_moved(store: Store, tenant: str) -> bool:
+    """Was a tenant moved away after what its row tells of, as is remembered beside the keys?"""
+    if store.macs is None:
+        return False
+    newest = store.macs(tenant).newest
+    moved = newest.version(MOVED)
+    if moved <= newest.version(LET_GO) or moved < newest.version(HELD):
+        return False
+    found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
+    return not found or (found[0].row_version is not None and found[0].row_version < moved)
 
 
 def _told_stop(store: Store, tenant: str, seq: int) -> Sheet:

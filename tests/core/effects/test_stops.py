@@ -12,7 +12,19 @@ import pytest
 from indelible.core.commands import AllStopped, Claimed, Moved, OverBudget, Replayed
 from indelible.core.effects import walk
 from indelible.core.effects.effect import Actor
-from indelible.core.effects.stops import STOP_REF, Stop, read_stop, stop_after, stop_in, stop_sheet, stop_version
+from indelible.core.effects.stops import (
+    STOP_REF,
+    Cause,
+    Stop,
+    let_go,
+    read_stop,
+    said_by,
+    stop_by_person,
+    stop_in,
+    stop_sheet,
+    stop_version,
+    stopped_for,
+)
 from indelible.core.moving import moved_to
 from indelible.core.policy.budgets import Exceeded
 from indelible.core.policy.policy import Asked, policy_of
@@ -38,14 +50,15 @@ from tests.core.making import (
 )
 
 STOP = Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts")
-GOING = STOP.after(is_in_force=False, by="bo", at=NOON + HOUR, reason="mended")
+GOING = let_go(STOP, {"person"}, by=Actor("bo"), at=NOON + HOUR, reason="mended")
+LOST = Cause("lost", "indelible", NOON - HOUR, "set back")
 STOPPED: Any = {STOP_REF: stop_sheet(STOP)}
 LET_GO: Any = {STOP_REF: stop_sheet(GOING)}
 CAP = Charge(budget='open approvals {"run":"r"}', limit=Decimal(3), window=timedelta(milliseconds=1), amount=Decimal(1))
 
 
 def test_a_stop_is_read_as_it_was_written() -> None:
-    for stop in (STOP, GOING):
+    for stop in (STOP, GOING, stopped_for(STOP, LOST)):
         assert read_stop(stop_sheet(stop)) == stop
     assert (stop_sheet(STOP).status, stop_sheet(GOING).status, GOING.version) == ("stopped", "let_go", 2)
 
@@ -56,10 +69,36 @@ def test_a_stop_that_nobody_can_read_is_in_force() -> None:
 
 
 def test_each_state_follows_from_the_one_before() -> None:
-    first = stop_after(None, is_in_force=True, by=ADA, at=NOON, reason="r" * 5000)
+    first = stop_by_person(None, by=ADA, at=NOON, reason="r" * 5000)
+    assert first is not None
     assert (first.version, len(first.reason)) == (1, 2000)
-    later = stop_after(first, is_in_force=False, by=Actor("bo"), at=NOON, reason="")
+    later = let_go(first, {"person"}, by=Actor("bo"), at=NOON, reason="")
     assert (later.version, later.is_in_force, later.by) == (2, False, "bo")
+
+
+def test_60_effects_go_on_when_no_cause_is_left() -> None:
+    """One stop took the place of another, so what a person said while the ledger's own stop stood was lost."""
+    lost = stopped_for(None, LOST)
+    both = stop_by_person(lost, by=ADA, at=NOON + HOUR, reason="wait for the bank")
+    assert both is not None
+    assert [cause.kind for cause in both.causes] == ["lost", "person"], "what has to end first is told first"
+    assert stop_by_person(both, by=Actor("bo"), at=NOON, reason="the same") is None
+    other = LOST._replace(reason="another loss")
+    assert stopped_for(both, other).causes == (other, *both.below)
+    left = let_go(both, {"lost"}, by=Actor("bo"), at=NOON, reason="declared")
+    assert (left.is_in_force, left.by, left.reason, left.version) == (True, "ada", "wait for the bank", 3)
+    assert (let_go(left, {"person"}, by=ADA, at=NOON, reason="").causes, left.cause("lost")) == ((), None)
+    unknown = read_stop(replace(stop_sheet(GOING), body=None))
+    assert stopped_for(unknown, LOST).causes == (LOST,), "what nobody can read is told by what is known"
+
+
+def test_43_a_stop_by_way_of_a_server_is_said_by_whom_the_token_names() -> None:
+    later = NOON + HOUR
+    for mine in (STOP, GOING):
+        assert said_by(mine, mine.at, by="eve", at=later) == replace(mine, by="eve", at=later)
+    below = stopped_for(STOP, LOST)
+    assert said_by(below, STOP.at, by="eve", at=later).causes == (LOST, STOP.causes[0]._replace(by="eve", at=later))
+    assert said_by(below, later, by="eve", at=later) == below
 
 
 def test_what_is_in_force_is_told_with_its_version() -> None:
@@ -109,7 +148,7 @@ def test_whoever_is_stopped_is_told_by_whom_and_why() -> None:
 
 
 def test_whoever_is_stopped_for_good_is_sent_to_no_command() -> None:
-    moved = replace(STOP, reason=moved_to("postgresql://elsewhere/db"))
+    moved = replace(STOP, kind="moved", reason=moved_to("postgresql://elsewhere/db"))
     played = play(walk.begin(prepared(), CountingMint()), AllStopped(moved, None))
     assert str(played.error).endswith(moved.reason)
 

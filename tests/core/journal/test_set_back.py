@@ -8,19 +8,18 @@ import pytest
 
 from indelible.core.effects.effect import SYSTEM, Actor
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import STOPS_RUN, Stop, read_stop, stop_after
+from indelible.core.effects.stops import STOPS_RUN, Cause, Stop, read_stop, stopped_for
 from indelible.core.journal.set_back import (
     check_is_not_set_back,
     go_after_loss,
     is_about_loss,
     is_set_back,
-    stop_of_lost_part,
+    stop_of_forgery,
     stop_of_set_back,
     stop_on_going,
-    took_a_place,
     way_out,
 )
-from indelible.core.moving import moved_to
+from indelible.core.moving import check_goes_on_here, is_moved_away, moved_to
 from indelible.errors import IllegalMove
 from tests.core.making import stamp
 
@@ -28,8 +27,11 @@ NOW = datetime(2026, 11, 16, tzinfo=UTC)
 ANA = Actor("ana", "person")
 
 
+MOVED = Cause("moved", ANA.id, NOW, moved_to("postgresql://elsewhere/db"))
+
+
 def stopped(by: Actor = ANA, reason: str = "wrong prices", *, is_in_force: bool = True) -> Stop:
-    return stop_after(None, is_in_force=is_in_force, by=by, at=NOW, reason=reason)
+    return Stop(is_in_force=is_in_force, by=by.id, at=NOW, reason=reason)
 
 
 @pytest.mark.parametrize("last", [None, stopped(is_in_force=False)])
@@ -46,14 +48,14 @@ def test_what_was_set_back_is_stopped_and_says_how_to_go_on(last: Stop | None) -
 def test_a_persons_stop_gives_way_and_holds_again_once_the_loss_is_declared() -> None:
     set_back = stop_of_set_back(stopped(), 11, NOW)
     assert is_set_back(set_back)
-    again = go_after_loss(set_back, stopped(), NOW)
+    again = go_after_loss(set_back, NOW, was_held=True)
     assert again is not None
     assert (again.by, again.reason, again.is_in_force, again.version) == (ANA.id, "wrong prices", True, 3)
 
 
 def test_what_says_so_already_or_was_moved_is_not_stopped_again() -> None:
     assert stop_of_set_back(stop_of_set_back(None, 11, NOW), 12, NOW) is None
-    assert stop_of_set_back(stopped(reason=moved_to("postgresql://elsewhere/db")), 11, NOW) is None
+    assert stop_of_set_back(stopped_for(None, MOVED), 11, NOW) is None
 
 
 def test_59_a_stop_says_by_numbers_of_which_loss_it_is() -> None:
@@ -66,64 +68,50 @@ def test_59_a_stop_says_by_numbers_of_which_loss_it_is() -> None:
 
 
 def test_what_was_not_set_back_is_not_let_go() -> None:
-    assert go_after_loss(stopped(), None, NOW) is None
-    assert go_after_loss(None, None, NOW) is None
+    assert go_after_loss(stopped(), NOW, was_held=True) is None
+    assert go_after_loss(None, NOW, was_held=True) is None
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        None,
-        stopped(is_in_force=False),
-        stopped(reason=moved_to("postgresql://elsewhere/db")),
-        stop_of_set_back(None, 9, NOW),
-    ],
-)
-def test_what_is_over_does_not_hold_again(before: Stop | None) -> None:
-    gone_on = go_after_loss(stop_of_set_back(None, 11, NOW), before, NOW)
-    assert gone_on is not None
-    assert not gone_on.is_in_force
+def test_60_a_persons_stop_is_ended_last_and_by_itself() -> None:
+    def gone(last: Stop | None) -> Stop | None:
+        return stop_on_going(last, by=Actor("ben"), at=NOW, reason="over")
 
-
-def test_a_stop_by_the_ledger_or_for_a_move_may_have_taken_the_place_of_a_persons() -> None:
-    moved = stopped(reason=moved_to("postgresql://elsewhere/db"))
-    assert [took_a_place(stop) for stop in (stop_of_set_back(None, 11, NOW), moved)] == [True, True]
-    over = stopped(SYSTEM, is_in_force=False)
-    assert [took_a_place(stop) for stop in (stopped(), over, None)] == [False, False, False]
-
-
-def test_60_a_persons_stop_stands_again_when_the_one_in_its_place_is_let_go() -> None:
-    def gone(last: Stop | None, earlier: Stop | None) -> Stop | None:
-        return stop_on_going(last, earlier, by=Actor("ben"), at=NOW, reason="over")
-
-    left = gone(stop_of_set_back(stopped(), 11, NOW), stopped())
-    assert left is not None
-    assert (left.is_in_force, left.by, left.reason) == (True, ANA.id, "wrong prices")
-    for last, earlier in ((stopped(), stopped()), (stop_of_set_back(None, 11, NOW), None)):
-        over = gone(last, earlier)
+    for other in (stop_of_set_back(stopped(), 11, NOW), stop_of_forgery(stopped(), ["event 3"], NOW)):
+        left = gone(other)
+        assert left is not None
+        assert (left.is_in_force, left.by, left.reason, left.below) == (True, ANA.id, "wrong prices", ())
+    for last in (stopped(), stop_of_set_back(None, 11, NOW)):
+        over = gone(last)
         assert over is not None
         assert (over.is_in_force, over.by) == (False, "ben")
-    assert gone(stopped(is_in_force=False), stopped()) is None
-    assert gone(None, None) is None
+    assert gone(stopped(is_in_force=False)) is None
+    assert gone(None) is None
+
+
+def test_60_what_was_moved_in_the_lost_part_stays_moved() -> None:
+    """The old place was restored from before the move: `journal continue` and `go` let the tenant live twice."""
+    stop = stop_of_set_back(None, 11, NOW, was_moved=True)
+    assert is_moved_away(stop)
+    assert is_set_back(stop)
+    with pytest.raises(IllegalMove):
+        check_goes_on_here(stop, "acme")
+    assert go_after_loss(stop, NOW, was_held=True) != stop
 
 
 def test_nobody_lets_it_go_before_the_loss_is_declared() -> None:
     stop = stop_of_set_back(None, 11, NOW)
     with pytest.raises(IllegalMove, match=r"journal continue.*go --force"):
         check_is_not_set_back(stop)
-    gone_on = go_after_loss(stop, None, NOW)
+    gone_on = go_after_loss(stop, NOW, was_held=False)
     assert gone_on is not None
     assert not gone_on.is_in_force
     check_is_not_set_back(gone_on)
     check_is_not_set_back(None)
 
 
-@pytest.mark.parametrize(
-    "before",
-    [None, stopped(is_in_force=False), stopped(), stop_of_set_back(None, 7, NOW), stopped(reason=moved_to("x"))],
-)
+@pytest.mark.parametrize("before", [None, stopped(is_in_force=False), stopped()])
 def test_98_what_was_stopped_when_it_was_lost_stays_so_until_a_person_lets_it_go(before: Stop | None) -> None:
-    held = go_after_loss(stop_of_set_back(None, 11, NOW), stop_of_lost_part(before, NOW), NOW)
+    held = go_after_loss(stop_of_set_back(before, 11, NOW), NOW, was_held=True)
     assert held is not None
     assert held.is_in_force
     assert (held.reason == stopped().reason) == (before == stopped()), "a person's stop is told as it was"
@@ -138,7 +126,7 @@ def test_each_stop_names_the_command_that_ends_it() -> None:
     assert way_out(set_back, is_lost=False) == "go --force"
     assert way_out(stopped()) == way_out(stopped(), is_lost=False) == "go"
     assert way_out(stopped(), is_lost=True) == "journal continue"
-    assert way_out(stopped(reason=moved_to("postgresql://elsewhere/db"))) is None
+    assert way_out(stopped_for(None, MOVED)) is None
 
 
 def test_a_person_who_says_the_same_words_is_a_person() -> None:

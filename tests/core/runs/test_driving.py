@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from indelible.core.commands import Claimed, Keep, Kept, Outrun, Replayed, ReplayedFailure
 from indelible.core.effects.effect import SYSTEM, hash_of
-from indelible.core.effects.stops import STOP_REF, stop_after, stop_sheet
+from indelible.core.effects.stops import STOP_REF, Stop, stop_sheet
 from indelible.core.journal.set_back import stop_of_set_back
 from indelible.core.runs.commands import SET_BACK, NewCheckpoint, RunMoved, RunNotMoved, StartRun, TakeRun, Tell
 from indelible.core.runs.run import (
@@ -311,7 +311,7 @@ def test_60_a_run_is_not_taken_while_the_database_is_known_to_be_set_back() -> N
     assert refused(world.take()) == SET_BACK
     assert refused(world.take(is_forced=True)) == SET_BACK
     assert world.batch.is_stopped
-    world.sheets[STOP_REF] = stop_sheet(stop_after(None, is_in_force=True, by=SYSTEM, at=world.now, reason="lunch"))
+    world.sheets[STOP_REF] = stop_sheet(Stop(is_in_force=True, by=SYSTEM.id, at=world.now, reason="lunch"))
     assert world.take().run.status == "active"
     assert not world.batch.needs_signed
     del world.sheets[STOP_REF]

@@ -12,7 +12,7 @@ from indelible.core.events import Payload
 from indelible.core.journal.set_back import stop_of_set_back
 from indelible.core.macs import ENDED, ENDS, Macs, Newest
 from indelible.core.sheets import Sheet, SheetRef
-from indelible.core.verifying.unsealed import HELD, LET_GO, ToldOf, ends_in, remembered_in, versions_to_keep
+from indelible.core.verifying.unsealed import HELD, LET_GO, MOVED, ToldOf, ends_in, remembered_in, versions_to_keep
 
 TOKEN, POLICY = SheetRef("credential", "key_1"), SheetRef("policy", "current")
 GRANT = SheetRef("grant", "grt_1")
@@ -53,8 +53,8 @@ def stopped(*, is_in_force: bool) -> bytes:
     return stop_sheet(stop).body or b""
 
 
-def set_back() -> bytes:
-    stop = stop_of_set_back(None, 7, NOW)
+def set_back(*, was_moved: bool = False) -> bytes:
+    stop = stop_of_set_back(None, 7, NOW, was_moved=was_moved)
     assert stop is not None
     return stop_sheet(stop).body or b""
 
@@ -72,6 +72,7 @@ def set_back() -> bytes:
         ("stop", "effects_stopped", stopped(is_in_force=True), [(HELD, 4)]),
         ("stop", "effects_let_go", stopped(is_in_force=False), [(LET_GO, 4)]),
         ("stop", "effects_stopped", set_back(), []),
+        ("stop", "effects_stopped", set_back(was_moved=True), [(HELD, 1), (MOVED, 1)]),
         ("stop", "effects_stopped", b'{"id":"effects","version":2}', []),
     ],
 )

@@ -14,7 +14,7 @@ from indelible.core.commands import Claimed, Record
 from indelible.core.effects.calls import DEFAULT_TENANT
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stopping import telling
-from indelible.core.effects.stops import STOP_REF, STOPS_RUN, read_stop, stop_after
+from indelible.core.effects.stops import STOP_REF, STOPS_RUN, Cause, let_go, read_stop, stopped_for
 from indelible.core.events import Event, Payload, commitment, event_hash, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN, Waiting
 from indelible.core.journal.set_back import stop_of_forgery, stop_of_set_back
@@ -224,7 +224,7 @@ def told_fact(shelf: Shelf, run_id: str, event_type: str, **facts: Any) -> tuple
 
 def stopped(shelf: Shelf, reason: str = "a drill") -> Waiting:
     before = [read_stop(sheet) for ref, sheet in shelf.sheets.items() if ref == STOP_REF]
-    stop = stop_after(before[0] if before else None, is_in_force=True, by=SYSTEM, at=NOON, reason=reason)
+    stop = stopped_for(before[0] if before else None, Cause("person", SYSTEM.id, NOON, reason))
     return waiting(shelf.apply(telling(stop, DEFAULT_TENANT, stamp())).events[0])
 
 
@@ -437,9 +437,9 @@ def test_a_forgery_stops_effects_once_and_whatever_else_stands() -> None:
     assert stop_of_forgery(stop, named, NOON) is None
     assert stop_of_forgery(stop, named[1:], NOON) is None
     for last in (
-        stop_after(stop, is_in_force=False, by=SYSTEM, at=NOON, reason="looked at"),
-        stop_after(stop, is_in_force=True, by=replace(SYSTEM, id="ana"), at=NOON, reason=stop.reason),
-        stop_after(stop, is_in_force=True, by=SYSTEM, at=NOON, reason="another forgery"),
+        let_go(stop, {"forgery"}, by=SYSTEM, at=NOON, reason="looked at"),
+        stopped_for(None, Cause("person", "ana", NOON, stop.reason)),
+        stopped_for(stop, Cause("forgery", SYSTEM.id, NOON, "another forgery")),
     ):
         again = stop_of_forgery(last, named, NOON)
         assert again is not None

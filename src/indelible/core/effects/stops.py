@@ -6,8 +6,10 @@ version; so a stop holds for every process at once, also for one that judged its
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any, Literal, NamedTuple
 
 from indelible.core.effects.effect import Actor
 from indelible.core.events import instant
@@ -21,42 +23,99 @@ STOP_REF = SheetRef("stop", "effects")
 _LONGEST_REASON = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stop:
-    """Says whether a tenant's effects are stopped, since when, by whom and why."""
+Kind = Literal["moved", "lost", "forgery", "person", "gone"]
+"""Why effects are stopped. *gone*: what the row said cannot be read, so nobody knows why."""
+KINDS_OF_STOPS: tuple[Kind, ...] = ("moved", "lost", "forgery", "person")
+"""The kinds that are written, in the order in which causes are told: the first one has to end first."""
 
-    version: int = 1
-    is_in_force: bool
+
+class Cause(NamedTuple):
+    """Is one reason for which effects are stopped. They go on when no cause is left."""
+
+    kind: Kind
     by: str
     at: datetime
     reason: str
 
-    def after(self, *, is_in_force: bool, by: str, at: datetime, reason: str) -> Stop:
-        """Gives what stands after somebody stopped them, or let them go."""
-        return replace(self, version=self.version + 1, is_in_force=is_in_force, by=by, at=at, reason=reason)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stop:
+    """Says whether a tenant's effects are stopped, since when, by whom and why.
+
+    `below` holds the causes that remain when the one that is told first ends.
+    """
+
+    version: int = 1
+    is_in_force: bool
+    kind: Kind = "person"
+    by: str
+    at: datetime
+    reason: str
+    below: tuple[Cause, ...] = ()
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Return why effects are stopped; empty if they are not."""
+        return (Cause(self.kind, self.by, self.at, self.reason), *self.below) if self.is_in_force else ()
+
+    def cause(self, kind: Kind) -> Cause | None:
+        """Return the cause of this kind."""
+        return next((cause for cause in self.causes if cause.kind == kind), None)
 
 
-def stands_again(last: Stop, earlier: Stop | None) -> Stop | None:
-    """Return the stop whose place the last one took, in the words of who made it; None if there was none."""
-    if earlier is None or not earlier.is_in_force:
+def stopped_for(last: Stop | None, *causes: Cause) -> Stop:
+    """Return the stop with more causes; each replaces an earlier one of its kind."""
+    added = {cause.kind: cause._replace(reason=cause.reason[:_LONGEST_REASON]) for cause in causes}
+    return _stop_of(last, ({cause.kind: cause for cause in _known_causes(last)} | added).values())
+
+
+def stop_by_person(last: Stop | None, *, by: Actor, at: datetime, reason: str) -> Stop | None:
+    """Return the stop that a person makes; None if a person stopped effects before."""
+    if last is not None and last.cause("person") is not None:
         return None
-    return last.after(is_in_force=True, by=earlier.by, at=earlier.at, reason=earlier.reason)
+    return stopped_for(last, Cause("person", by.id, at, reason))
 
 
-def stop_after(before: Stop | None, *, is_in_force: bool, by: Actor, at: datetime, reason: str) -> Stop:
-    """Gives the next state of a tenant's stop."""
-    words = {"is_in_force": is_in_force, "by": by.id, "at": at, "reason": reason[:_LONGEST_REASON]}
-    return Stop(**words) if before is None else before.after(**words)  # type: ignore[arg-type]
+def let_go(last: Stop | None, ended: Container[Kind], *, by: Actor, at: datetime, reason: str) -> Stop:
+    """Return what stands once causes of these kinds ended: the other causes, else effects go on."""
+    left = [cause for cause in _known_causes(last) if cause.kind not in ended]
+    return _stop_of(last, left) if left else _next(last, Stop(is_in_force=False, by=by.id, at=at, reason=reason))
+
+
+def said_by(stop: Stop, when: datetime, *, by: str, at: datetime) -> Stop:
+    """Return a stop of which what a person says now, at `when` by their own clock, is said by this person."""
+    if stop.kind == "person" or not stop.is_in_force:
+        return replace(stop, by=by, at=at)
+    return replace(
+        stop, below=tuple(cause._replace(by=by, at=at) if cause.at == when else cause for cause in stop.below)
+    )
+
+
+def _known_causes(last: Stop | None) -> list[Cause]:
+    return [] if last is None else [cause for cause in last.causes if cause.kind != "gone"]
+
+
+def _stop_of(last: Stop | None, causes: Iterable[Cause]) -> Stop:
+    first, *below = sorted(causes, key=lambda cause: KINDS_OF_STOPS.index(cause.kind))
+    return _next(last, _stop(first, below))
+
+
+def _stop(first: Cause, below: Iterable[Cause] = (), *, is_in_force: bool = True) -> Stop:
+    kind, by, at, reason = first
+    return Stop(is_in_force=is_in_force, kind=kind, by=by, at=at, reason=reason, below=tuple(below))
+
+
+def _next(last: Stop | None, stop: Stop) -> Stop:
+    return stop if last is None else replace(stop, version=last.version + 1)
 
 
 def stop_sheet(stop: Stop) -> Sheet:
     """Writes a stop on its sheet."""
     content = {
-        "at": instant(stop.at),
-        "by": stop.by,
+        **_written(Cause(stop.kind, stop.by, stop.at, stop.reason)),
+        "below": [_written(cause) for cause in stop.below],
         "id": STOP_REF.id,
         "is_in_force": stop.is_in_force,
-        "reason": stop.reason,
         "v": 1,
         "version": stop.version,
     }
@@ -64,18 +123,21 @@ def stop_sheet(stop: Stop) -> Sheet:
     return Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=stop.version, status=status, body=body_of(content))
 
 
+def _written(cause: Cause) -> dict[str, str]:
+    return {"at": instant(cause.at), "by": cause.by, "kind": cause.kind, "reason": cause.reason}
+
+
 def read_stop(sheet: Sheet) -> Stop:
     """Reads a stop from its sheet; one that was erased or edited by hand is in force, for nobody knows better."""
     if sheet.body is None:
-        return Stop(version=sheet.version, is_in_force=True, by="?", at=_LONG_AGO, reason="what was on it is gone")
+        return replace(_stop(UNKNOWN), version=sheet.version)
     content = sheet.read()
-    return Stop(
-        version=sheet.version,
-        is_in_force=content["is_in_force"],
-        by=content["by"],
-        at=datetime.fromisoformat(content["at"]),
-        reason=content["reason"],
-    )
+    stop = _stop(_read_cause(content), map(_read_cause, content["below"]), is_in_force=content["is_in_force"])
+    return replace(stop, version=sheet.version)
+
+
+def _read_cause(content: Mapping[str, Any]) -> Cause:
+    return Cause(content["kind"], content["by"], datetime.fromisoformat(content["at"]), content["reason"])
 
 
 def stop_in(sheets: Sheets) -> Stop | None:
@@ -97,3 +159,4 @@ def stop_version(sheets: Sheets) -> int:
 
 
 _LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+UNKNOWN = Cause("gone", "?", _LONG_AGO, "what was on it is gone")

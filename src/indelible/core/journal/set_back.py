@@ -7,22 +7,28 @@ calls again that were made. Who signs the journal remembers how far it was, and 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from indelible.core.effects.effect import SYSTEM, Actor
-from indelible.core.effects.stops import Stop, stands_again, stop_after
+from indelible.core.effects.stops import Cause, Stop, let_go, stopped_for
 from indelible.core.moving import is_moved_away
 from indelible.errors import IllegalMove
 
 _SET_BACK = "set back: "
 _LONGEST = 500
+_THEN_GO = "If that is over: indelible go"
+_MOVED = "moved to another database (which one, says only the part that is lost here)"
 
 
-def stop_of_set_back(last: Stop | None, signed: int, at: datetime) -> Stop | None:
+def stop_of_set_back(last: Stop | None, signed: int, at: datetime, *, was_moved: bool = False) -> Stop | None:
     """Return the stop of a ledger that lacks what was signed; None if it says so already, or the tenant was moved.
 
-    It takes the place of a person's stop, which would hide the loss and could be ended with `go`. That one holds again
-    once the loss was declared: see `go_after_loss`.
+    Args:
+        last: The newest word on the tenant's stop.
+        signed: How many entries were signed.
+        at: The moment.
+        was_moved: Whether the tenant was moved away in the part that is lost.
     """
     if is_set_back(last) or is_moved_away(last):
         return None
@@ -30,34 +36,37 @@ def stop_of_set_back(last: Stop | None, signed: int, at: datetime) -> Stop | Non
         f"{_SET_BACK}{signed} entries were signed, and this database does not have all of them, so what was done since "
         "it was copied could be done again. Restore a newer backup, or, to go on from here: indelible journal continue"
     )
-    return stop_after(last, is_in_force=True, by=SYSTEM, at=at, reason=reason)
+    causes = [Cause("lost", SYSTEM.id, at, reason)]
+    if was_moved:
+        causes.append(Cause("moved", SYSTEM.id, at, _MOVED))
+    return stopped_for(last, *causes)
 
 
 def stop_of_forgery(last: Stop | None, named: Sequence[str], at: datetime) -> Stop | None:
     """Return the stop of a ledger in which a program without its keys wrote; None if the stop that stands says so.
 
-    It takes the place of a person's stop, and of an older row that was put back: what was found is told once, and
-    would be forgotten with `go`. A ledger that was set back is examined again when its loss is declared.
+    A ledger that was set back is examined again when its loss is declared.
     """
     named = [one[:_LONGEST] for one in named]
-    is_said = last is not None and last.by == SYSTEM.id and all(one in last.reason for one in named)
-    if is_set_back(last) or is_moved_away(last) or (last is not None and last.is_in_force and is_said):
+    said = None if last is None else last.cause("forgery")
+    if is_set_back(last) or is_moved_away(last) or (said is not None and all(one in said.reason for one in named)):
         return None
     reason = (
         f"changed without the keys: {'; '.join(named)}. See what else was changed: indelible verify; take out what no "
         "key holder wrote, or restore a backup; then: indelible go"
     )
-    return stop_after(last, is_in_force=True, by=SYSTEM, at=at, reason=reason)
+    return stopped_for(last, Cause("forgery", SYSTEM.id, at, reason))
 
 
 def is_set_back(stop: Stop | None) -> bool:
     """Does a stop say that the ledger was set back?"""
-    return stop is not None and stop.is_in_force and stop.by == SYSTEM.id and stop.reason.startswith(_SET_BACK)
+    return stop is not None and stop.cause("lost") is not None
 
 
 def is_about_loss(stop: Stop | None, signed: int) -> bool:
     """Does a stop say that the ledger lacks some of this many entries? No clock says which loss it was."""
-    return stop is not None and is_set_back(stop) and stop.reason.startswith(f"{_SET_BACK}{signed} ")
+    cause = None if stop is None else stop.cause("lost")
+    return cause is not None and cause.reason.startswith(f"{_SET_BACK}{signed} ")
 
 
 def check_is_not_set_back(stop: Stop | None) -> None:
@@ -80,53 +89,28 @@ def way_out(stop: Stop, *, is_lost: bool | None = None) -> str | None:
     return "journal continue" if is_lost else "go"
 
 
-def go_after_loss(last: Stop | None, before: Stop | None, at: datetime) -> Stop | None:
-    """Return what stands once the loss was declared: the stop that a person had made before, else effects go on.
+def go_after_loss(last: Stop | None, at: datetime, *, was_held: bool) -> Stop | None:
+    """Return what stands once the loss was declared: what else had stopped effects, else they go on.
 
     Args:
         last: The newest word on the tenant's stop.
-        before: The word before that.
         at: The moment.
+        was_held: Whether effects were stopped in the part that is lost, and not let go there.
     """
     if last is None or not is_set_back(last):
         return None
-    earlier = before if _holds_again(before) else None
-    over = stop_after(last, is_in_force=False, by=SYSTEM, at=at, reason="what was lost was declared lost")
-    return stands_again(last, earlier) or over
+    if was_held and last.cause("person") is None:
+        why = "effects were stopped when the database was set back, and who stopped them and why is lost"
+        last = replace(last, below=(*last.below, Cause("person", SYSTEM.id, at, f"{why}. {_THEN_GO}")))
+    return let_go(last, {"lost"}, by=SYSTEM, at=at, reason="what was lost was declared lost")
 
 
-def stop_of_lost_part(before: Stop | None, at: datetime) -> Stop:
-    """Return the word before a loss where effects were stopped in the part that is lost, and not let go there."""
-    if before is not None and _holds_again(before):
-        return before
-    reason = (
-        "effects were stopped when the database was set back, and who stopped them and why is lost. If that is "
-        "over: indelible go"
-    )
-    return stop_after(before, is_in_force=True, by=SYSTEM, at=at, reason=reason)
+def stop_on_going(last: Stop | None, *, by: Actor, at: datetime, reason: str) -> Stop | None:
+    """Return what stands once a person lets effects go; None if nothing is stopped.
 
-
-def _holds_again(before: Stop | None) -> bool:
-    is_persons = not is_set_back(before) and not is_moved_away(before)
-    return before is not None and before.is_in_force and is_persons
-
-
-def stop_on_going(last: Stop | None, earlier: Stop | None, *, by: Actor, at: datetime, reason: str) -> Stop | None:
-    """Return what stands once a person lets effects go: none, or the stop whose place the last one took.
-
-    Args:
-        last: The newest word on the tenant's stop.
-        earlier: The newest word before it that a person said.
-        by: Who lets them go.
-        at: The moment.
-        reason: Why.
+    A person's stop is ended last, by itself: whoever ends what the ledger found need not know of it.
     """
     if last is None or not last.is_in_force:
         return None
-    over = stop_after(last, is_in_force=False, by=by, at=at, reason=reason)
-    return stands_again(last, earlier if took_a_place(last) else None) or over
-
-
-def took_a_place(stop: Stop | None) -> bool:
-    """Is a stop in force that the ledger made by itself, or a move? It may have taken the place of a person's."""
-    return stop is not None and stop.is_in_force and (stop.by == SYSTEM.id or is_moved_away(stop))
+    ended = {cause.kind for cause in last.causes} - {"person"} or {"person"}
+    return let_go(last, ended, by=by, at=at, reason=reason)

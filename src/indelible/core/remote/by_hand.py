@@ -15,7 +15,7 @@ from indelible.core.approvals.grants import delegation_sheet, grant_sheet, read_
 from indelible.core.commands import Keep, Record
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.effects.effect import Actor
-from indelible.core.effects.stops import LET_GO, STOP_REF, STOPPED, read_stop, stop_sheet
+from indelible.core.effects.stops import LET_GO, STOP_REF, STOPPED, read_stop, said_by, stop_sheet
 from indelible.core.events import facts_json
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED
 from indelible.core.remote.questions import FOR_NOBODY
@@ -51,8 +51,8 @@ def by_hand(command: Record | Keep, actor: Actor, at: datetime) -> Record | Keep
     if not is_theirs:
         what = f"a fact of {command.ref.scope}" if sheet is None else f"a sheet of the kind {sheet.kind}"
         raise NotPermitted(f"{what} is not written by hand, or not so; use the verb of the ledger that changes it")
-    if sheet is not None and sheet.kind == STOP_REF.kind:
-        return replace(command, sheet=stop_sheet(replace(read_stop(sheet), by=actor.id, at=at)))
+    if sheet is not None and isinstance(command, Record) and sheet.kind == STOP_REF.kind:
+        return replace(command, sheet=stop_sheet(said_by(read_stop(sheet), command.stamp.at, by=actor.id, at=at)))
     if sheet is not None and isinstance(command, Record) and command.event_type == "delegation_given":
         return replace(command, sheet=delegation_sheet(replace(read_delegation(sheet), credential=actor.credential)))
     return command

@@ -19,7 +19,7 @@ from indelible.core.approvals.grants import (
     read_grant,
 )
 from indelible.core.approvals.sheets import approval_sheet, read_approval
-from indelible.core.effects.stops import Stop, read_stop, stop_sheet
+from indelible.core.effects.stops import KINDS_OF_STOPS, Stop, read_stop, stop_sheet
 from indelible.core.people.credentials import Credential, credential_sheet, read_credential
 from indelible.core.people.person import Person
 from indelible.core.people.sheets import person_again, read_person
@@ -102,7 +102,8 @@ _PROVIDER = {
     "v": 1,
     "version": int,
 }
-_STOP = {"at": str, "by": str, "id": "effects", "is_in_force": bool, "reason": str, "v": 1, "version": int}
+_CAUSE = {"at": str, "by": str, "kind": KINDS_OF_STOPS, "reason": str}
+_STOP = _CAUSE | {"below": [_CAUSE], "id": "effects", "is_in_force": bool, "v": 1, "version": int}
 _APPROVAL = {
     "args_seq": int,
     "asked_at": str,

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from indelible.core.effects.calls import OWN_RUNS
-from indelible.core.effects.stops import read_stop
+from indelible.core.effects.stops import Stop, read_stop
 from indelible.core.events import NO_EVENTS, Event, Payload, commitment, event_hash
 from indelible.core.journal.journal import JOURNAL_RUN, Waiting
-from indelible.core.journal.set_back import is_set_back
 from indelible.core.macs import ENDED, ENDS, REMEMBERED, RIGHT_EVENTS, TAKING, Macs, is_ended
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.policy.verdicts import Charge
@@ -45,8 +44,8 @@ from indelible.errors import RecordForged
 TAKEN, MISSING, READ = "taken", "missing", "read"
 """Name the kinds of what is remembered beside versions of sheets: the newest number that was taken of a budget or
 grant, a smaller one that no event told yet (1) or has told since (2), and how many events of a run were read."""
-HELD, LET_GO = SheetRef(ENDS, "stop"), SheetRef(ENDS, "go")
-"""Name the newest word on the tenant's stop by which effects were stopped, and by which they were let go."""
+HELD, LET_GO, MOVED = SheetRef(ENDS, "stop"), SheetRef(ENDS, "go"), SheetRef(ENDS, "moved")
+"""Name the newest word on the tenant's stop by which effects were stopped, were let go, or said that it moved away."""
 HOLDS = SheetRef("holds", "told")
 """Names how many events placed or lifted a hold."""
 _FEW, _MANY = 16, 1000
@@ -414,12 +413,17 @@ def ends_in(payload: Payload, event_type: str) -> list[ToldOf]:
         id_, version = content["id"], content["version"]
         if payload.field == "stop":
             stop = read_stop(Sheet(kind="stop", id=id_, version=version, status="", body=payload.value))
-            if is_set_back(stop):
-                return []
-            id_ = HELD.id if stop.is_in_force else LET_GO.id
+            return [ToldOf(ref, version, payload.run_id, payload.seq) for ref in _ends_of(stop)]
     except (ValueError, LookupError, TypeError):  # another version of Indelible wrote it
         return []
     return [ToldOf(SheetRef(ENDS, id_), version, payload.run_id, payload.seq)]
+
+
+def _ends_of(stop: Stop) -> list[SheetRef]:
+    kinds = {cause.kind for cause in stop.causes}
+    if kinds == {"lost"}:
+        return []
+    return ([HELD] if stop.is_in_force else [LET_GO]) + ([MOVED] if "moved" in kinds else [])
 
 
 def _reserved_ref(charge: Charge) -> SheetRef:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 import uuid
@@ -96,7 +97,6 @@ class PostgresStore:
         self._provenances: dict[str, Provenance] = {}
         self._lane.introduced.clear()
         self._kept_here: dict[str, float] = {}
-        self._named_at = time.monotonic()
 
     @property
     def sign_event(self) -> Callable[[bytes], bytes] | None:
@@ -173,8 +173,8 @@ class PostgresStore:
         return [] if self.introduce is None or tenant in self._lane.introduced else [self.introduce(tenant)]
 
     def _check_is_kept_here(self, tenant: str) -> None:
-        """Raise if the tenant was moved to another database; looked up every five seconds, and for no call."""
-        if time.monotonic() - self._kept_here.get(tenant, self._named_at) < _LOOK_EVERY:
+        """Raise if the tenant was moved to another database; looked up at once, then every five seconds."""
+        if time.monotonic() - self._kept_here.get(tenant, -math.inf) < _LOOK_EVERY:
             return
         found = self.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
         check_is_kept_here(read_stop(found[0]) if found else None, tenant)

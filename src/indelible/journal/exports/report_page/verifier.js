@@ -1317,9 +1317,26 @@ var verifier = (function(exports) {
 			} }] },
 			"stop": { "members": {
 				"at": "time",
+				"below": { "list": { "members": {
+					"at": "time",
+					"by": "text",
+					"kind": { "any": [
+						{ "is": "moved" },
+						{ "is": "lost" },
+						{ "is": "forgery" },
+						{ "is": "person" }
+					] },
+					"reason": "text"
+				} } },
 				"by": "text",
 				"id": { "is": "effects" },
 				"is_in_force": "truth",
+				"kind": { "any": [
+					{ "is": "moved" },
+					{ "is": "lost" },
+					{ "is": "forgery" },
+					{ "is": "person" }
+				] },
 				"reason": "text",
 				"v": { "is": 1 },
 				"version": "number"
