@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import indelible
@@ -18,6 +18,7 @@ from indelible import (
     InFlight,
     Ledger,
     NothingHappened,
+    Refused,
     Replayed,
     Succeeded,
     ToolCall,
@@ -181,10 +182,12 @@ def test_53_the_record_of_turns_that_joined_verifies(store_url: str, tmp_path: A
         assert indelible.verify(tmp_path / "bundle", key=key_of(ledger), deep=True).verdict == "verified"
 
 
-ACTS = st.lists(st.tuples(st.integers(1, 3), st.sampled_from(("ran", "nothing", "doubt"))), min_size=2, max_size=9)
+HOW = st.sampled_from(("ran", "nothing", "doubt", "refused", "retried"))
+ACTS = st.lists(st.tuples(st.integers(1, 3), HOW), min_size=2, max_size=12)
 
 
-@settings(max_examples=60)
+@settings(max_examples=100)
+@example(acts=[(1, "refused"), (2, "ran"), (1, "retried"), (2, "ran")])
 @given(acts=ACTS)
 def test_53_within_a_turn_nothing_that_succeeded_is_entered_again(acts: list[tuple[int, str]]) -> None:
     """Turns come and go in any order, and calls fail in any way: what succeeded in a turn replays in it."""
@@ -196,21 +199,57 @@ def test_53_within_a_turn_nothing_that_succeeded_is_entered_again(acts: list[tup
 
             def send(effect: Any, how: str = how, number: int = number) -> int:
                 entered.append(how)
-                if how == "ran":
+                if how in ("ran", "retried"):
                     return number
+                if how == "refused":
+                    raise Refused("the limit is reached")
                 raise NothingHappened("refused") if how == "nothing" else TimeoutError("no answer")
 
+            for failed in ledger.effects(status="failed") if how == "retried" else ():
+                ledger.retry(failed, by="ana", reason="the limit was raised")
             before = len(entered)
             try:
                 value = ledger.run(mail(turn), send, side_effect="notification")
-            except (NothingHappened, TimeoutError, EffectInDoubt):
+            except (NothingHappened, TimeoutError, Refused, EffectFailed, EffectInDoubt):
                 assert turn not in done
                 for doubt in ledger.effects(status="in_doubt"):
                     if number % 2:
                         ledger.settle(doubt.id, Succeeded(number), by="ana", evidence="looked")
             else:
                 assert done.setdefault(turn, value) == value
-                assert len(entered) - before == (value == number and how == "ran")
+                assert len(entered) - before == (value == number and how in ("ran", "retried"))
+
+
+@pytest.mark.parametrize("side_effect", ["payment", "write"])
+def test_53_a_turn_keeps_its_own_effect_when_a_person_reopens_that_of_another(ledger: Driver, side_effect: str) -> None:
+    """What m2 had made joined the reopened effect of m1, and was made once more."""
+    send = Mails(Refused("card limit reached"))
+    with pytest.raises(Refused):
+        ledger.run(mail("m1"), send, side_effect=side_effect)
+    assert [ledger.run(mail("m2"), send, side_effect=side_effect) for _ in range(2)] == [2, 2]
+    (failed,) = ledger.effects(status="failed")
+    for _ in range(2):
+        ledger.retry(failed.id, by="ana", reason="the limit was raised")
+        assert ledger.run(mail("m2"), send, side_effect=side_effect) == 2
+        send.problems.append(Refused("card limit reached"))
+        with pytest.raises(Refused):
+            ledger.run(mail("m1"), send, side_effect=side_effect)
+    ledger.retry(failed.id, by="ana", reason="the limit was raised")
+    assert send.entries == 4
+    if side_effect == "payment":
+        assert isinstance(ledger.begin(mail("m3"), side_effect=side_effect), AwaitingApproval)
+    assert ledger.run(mail("m1"), send, side_effect=side_effect) == 5, "as the person allowed"
+
+
+def test_53_a_payment_that_a_person_reopened_is_asked_about_in_another_turn(ledger: Driver) -> None:
+    """It may be made at any moment, so one of another turn is the second."""
+    send = Mails(Refused("card limit reached"))
+    with pytest.raises(Refused):
+        ledger.run(mail("m1"), send, side_effect="payment")
+    (failed,) = ledger.effects(status="failed")
+    ledger.retry(failed.id, by="ana", reason="the limit was raised")
+    assert isinstance(ledger.begin(mail("m2"), side_effect="payment"), AwaitingApproval)
+    assert ledger.run(mail("m1"), send, side_effect="payment") == 2
 
 
 def test_53_function_calls_that_are_open_run_once_in_the_next_turn(store_url: str) -> None:

@@ -69,7 +69,7 @@ from indelible.core.effects.compensations import compensated_ref, is_compensatio
 from indelible.core.effects.effect import ELSEWHERE, Claim, Effect, hash_of
 from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
-from indelible.core.effects.turns import joined, joins, looks_repeated
+from indelible.core.effects.turns import joined, joins, looks_repeated, reopened
 from indelible.core.events import instant
 from indelible.core.moving import is_moved_away
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
@@ -137,7 +137,8 @@ def next_step(
         case Reopen() if _moves(command, effect, now) and command.stamp.actor.kind == "system":
             return _release(command, effect, seq, sheets)  # a probe found that nothing happened
         case Reopen() if _moves(command, effect, now):
-            return step_to(moved_to(command, effect, seq, "ready", "tool_call_released", reason=command.detail_json))
+            free = reopened(effect)
+            return step_to(moved_to(command, free, seq, "ready", "tool_call_released", reason=command.detail_json))
         case Cancel() if _moves(command, effect, now):
             return _cancel(command, effect, now, seq, sheets)
         case Settle() | Reopen() | Cancel():
