@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from indelible import Ledger, migrate
+from indelible import Ledger, NothingHappened, ToolCall, migrate
 
 _ENDING = """
 import atexit, sys, threading
@@ -98,3 +102,33 @@ def test_49_a_ledger_that_is_closed_when_the_interpreter_shuts_down_does_not_wai
     migrate(store_url, keys=tmp_path / "keys")
     said, _ = _ended(store_url, tmp_path / "keys", "close", is_used)
     assert said == ["closed"]
+
+
+@pytest.mark.parametrize("side_effect", ["payment", "write"])
+@pytest.mark.parametrize("how", ["awaited", "timeout"])
+def test_56_a_call_for_which_no_thread_starts_was_not_entered(store_url: str, how: str, side_effect: str) -> None:
+    """Where the system starts no more threads, it was in doubt, or failed for good."""
+    entered: list[int] = []
+    migrate(store_url)
+    words: dict[str, Any] = {"side_effect": side_effect}
+
+    async def awaited(ledger: Ledger, *given: Any) -> Any:
+        return await ledger.awaited.run(*given, **words)
+
+    def run(ledger: Ledger, number: int) -> Any:
+        given = (ToolCall(tool="t", args={"n": number}, run_id="r"), lambda effect: entered.append(number) or "done")
+        if how == "awaited":
+            return asyncio.run(awaited(ledger, *given))
+        return ledger.run(*given, **words, timeout=timedelta(seconds=20))
+
+    with Ledger.open(store_url, seal=False) as ledger:
+        run(ledger, 0)  # the ledger's own threads run now
+        before = threading.stack_size(1 << 46)  # no system has room for the stack of such a thread
+        try:
+            with pytest.raises(NothingHappened):
+                run(ledger, 1)
+        finally:
+            threading.stack_size(before)
+        assert [effect.status for effect in ledger.effects() if effect.args["n"] == 1] == ["ready"]
+        assert run(ledger, 1) == "done"
+    assert entered == [0, 1]

@@ -60,11 +60,18 @@ from indelible.engine.entering import (
 from indelible.engine.heartbeats import Heartbeats
 from indelible.engine.judging import Judging
 from indelible.engine.notary import Notary
-from indelible.engine.running import RunningEffect, _current, in_own_thread, set_unless_done, tell_loop
+from indelible.engine.running import (
+    RunningEffect,
+    _current,
+    in_own_thread,
+    set_unless_done,
+    start_handler_thread,
+    tell_loop,
+)
 from indelible.engine.tracing import Span, executing
 from indelible.engine.waiting import Waiting
 from indelible.engine.writer import Writer
-from indelible.errors import BadCall, IndelibleError, LeaseLost
+from indelible.errors import BadCall, IndelibleError, LeaseLost, NothingHappened
 
 if TYPE_CHECKING:
     # Loaded when it is needed: whoever only makes blocking calls should not wait for an event loop's modules.
@@ -208,8 +215,10 @@ class Engine:
         error: BaseException
         running.was_entered = True  # before the thread begins: an interrupt here must not give the claim back
         try:
-            threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+            start_handler_thread(body)
             return future.result(timeout.total_seconds())
+        except NothingHappened as not_entered:
+            return Raised(not_entered)
         except TimeoutError:
             error = TimeoutError(f"{claim.effect.tool} did not return within {timeout}")
         except BaseException as interrupt:

@@ -22,7 +22,7 @@ from indelible.core.effects.requests import Raised, Returned
 from indelible.core.ports import Store, Transaction
 from indelible.core.privacy.redaction import Screen
 from indelible.core.values.canonical import decode
-from indelible.errors import AmbiguousRequest, BadCall, LeaseLost, MayHaveHappened
+from indelible.errors import AmbiguousRequest, BadCall, LeaseLost, MayHaveHappened, NothingHappened
 
 if TYPE_CHECKING:
     import asyncio
@@ -512,8 +512,19 @@ async def in_own_thread(function: Callable[..., Result], *arguments: Any) -> Res
         else:
             tell_loop(loop, set_unless_done, done, value)
 
-    threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+    start_handler_thread(body)
     return await done
+
+
+def start_handler_thread(body: Callable[[], None]) -> None:
+    """Start a thread for a handler; raise `NothingHappened` if the system starts no more threads."""
+    try:
+        threading.Thread(target=body, name="indelible-handler", daemon=True).start()
+    except RuntimeError as problem:
+        raise NothingHappened(
+            f"the handler was not entered, for the system starts no more threads ({problem}); run fewer calls at once, "
+            "or raise the limit of processes (ulimit -u, pids of the container)"
+        ) from problem
 
 
 def tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., None], *arguments: Any) -> None:
