@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -108,6 +109,49 @@ def test_39_no_door_asks_less_than_ledger_tool_or_call_demand(shell: Shell, of_l
         assert (entries == []) is must_ask
         unknown = charge(tool=f"{name}-unknown", run_id=run_id())
         assert fresh(ledger, Count(), unknown, **words) is ("required" not in (of_ledger, of_call))
+
+
+def audited(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **words: Any) -> Any:
+        return function(*args, **words)
+
+    return wrapper
+
+
+def timed(function: Any) -> Any:
+    @functools.wraps(function)
+    def outer(*args: Any, **words: Any) -> Any:
+        return function(*args, **words)
+
+    return outer
+
+
+def in_euros(function: Any) -> Any:
+    return functools.update_wrapper(functools.partial(function, currency="eur"), function)
+
+
+@pytest.mark.parametrize("again", [timed, in_euros])
+@pytest.mark.parametrize("door", ["object", "bound"])
+def test_39_a_tool_object_keeps_its_demands_when_its_function_becomes_a_tool_again(
+    store_url: str, again: Any, door: str
+) -> None:
+    """The newest tool of a name said how a call through an older object was treated: it ran unasked."""
+    ran: list[int] = []
+
+    def wire(amount: int, currency: str = "usd") -> str:
+        ran.append(amount)
+        return "wired"
+
+    wire.__qualname__ = "wire"  # as if it stood in a module
+    migrate(store_url)
+    with Ledger.open(store_url, run="r") as ledger:
+        asks = ledger.tool("wire", side_effect="payment", approval="required", wait=False)(audited(wire))
+        ledger.tool("wire", side_effect="payment")(again(wire))
+        call = asks if door == "object" else lambda n: ledger.run(asks.bind(n), asks.handler, wait=False)
+        with pytest.raises(ApprovalPending):
+            call(999_999)
+        assert ran == []
 
 
 @pytest.mark.parametrize(

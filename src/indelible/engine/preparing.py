@@ -130,19 +130,29 @@ class Preparing:
         for name in (tool.name, tool.name + COMPENSATION):
             self._usual_handling.pop(name, None)
 
-    def _handling(self, tool_name: str, words: OptionWords | None) -> Handling:
-        """Return how a call is treated: what it, its tool and the ledger demand, each of them."""
-        usual = self._usual_handling.get(tool_name)
-        if usual is not None and not words:
-            return usual
+    def _handling(self, tool_name: str, words: OptionWords | None, older: Tool[Any, Any] | None = None) -> Handling:
+        """Return how a call is treated: what it, its tool and the ledger demand, each of them.
+
+        Args:
+            tool_name: The tool.
+            words: What the call says.
+            older: The tool object that bound the call. If the tool was defined once more since, both their demands hold.
+        """
         tool = self._tools.get(tool_name)
+        is_older = older is not None and tool is not None and older is not tool and older.options != tool.options
+        usual = self._usual_handling.get(tool_name)
+        if usual is not None and not words and not is_older:
+            return usual
         options = None if tool is None else tool.options
+        if is_older:
+            assert older is not None
+            options = merged(older.options, options, None, tool_name)
         ledger = replace(self._options, **_OF_TOOL_CALLS) if tool_name == MODEL_TURN else self._options
         if is_compensation(tool_name):  # its results are kept as its tool's are; it is about whom its effect is about
             redact = self._redact_of(tool_name.removesuffix(COMPENSATION))
             ledger = replace(ledger, redact=redact, subject=None)
-        if words:
-            return handling_for(ledger, options, Options(**words), tool_name)
+        if words or is_older:
+            return handling_for(ledger, options, Options(**(words or {})), tool_name)
         usual = handling_for(ledger, options, None, tool_name)
         if len(self._usual_handling) < _MOST_REMEMBERED:
             self._usual_handling[tool_name] = usual
@@ -205,10 +215,11 @@ class Preparing:
             )
         if not isinstance(call, ModelTurn | CompensatingCall):
             check_tool_name(call.tool)
+        bound_by = _tool_that_bound(call)
         tool = None if is_bound else self._tools.get(call.tool)
         if tool is not None:
             call = tool.completed(call, words)
-        handling = self._handling(call.tool, words)
+        handling = self._handling(call.tool, words, bound_by)
         if words and call.dedupe == "call":
             call = occurring(call, words.get("side_effect"), handling)
         is_alone = False
@@ -343,6 +354,11 @@ class Preparing:
 
 _OF_TOOL_CALLS: dict[str, None] = dict.fromkeys(("approval", "side_effect", "on_crash", "on_repeat", "exclusive"))
 """Names the ledger's words about every tool call. Our own records are none, and keep their own."""
+
+
+def _tool_that_bound(call: ToolCall) -> Tool[Any, Any] | None:
+    tool = getattr(call.binds, "__self__", None)
+    return tool if isinstance(tool, Tool) else None
 
 
 def _starts_threads() -> bool:
