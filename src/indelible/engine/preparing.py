@@ -136,7 +136,7 @@ class Preparing:
         Args:
             tool_name: The tool.
             words: What the call says.
-            older: The tool object that bound the call. If the tool was defined once more since, both their demands hold.
+            older: The tool object that bound the call. If its function became a tool once more, both demands hold.
         """
         tool = self._tools.get(tool_name)
         is_older = older is not None and tool is not None and older is not tool and older.options != tool.options
