@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indelible import Approval
@@ -237,6 +237,7 @@ def test_no_keys_approve_unread() -> None:
         st.integers(4, 40),
         st.integers(16, 100),
     )
+    @example(["a", "y"], 3, 20, 80)
     def walk(keys: list[str], lines: int, height: int, columns: int) -> None:
         nonlocal approved
         now = open_page(screen(1, columns=columns, height=height), page(lines=lines), 0.0)
