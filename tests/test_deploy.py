@@ -101,6 +101,7 @@ def test_the_image_is_without_root_and_asks_whether_it_lives() -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(extras) <= set(known)
     sources = [word for name, value in steps if name == "COPY" and "--from" not in value for word in value.split()[:-1]]
+    assert len(sources) > 2
     assert all((ROOT / source).exists() for source in sources)
 
 

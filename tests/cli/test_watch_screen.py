@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from indelible import Approval
@@ -226,24 +226,39 @@ def test_what_cannot_be_decided_says_why() -> None:
         assert (after.message, after.is_armed, after.reason, action) == ("It is over.", False, None, None)
 
 
-@given(st.lists(st.sampled_from(KEYS), max_size=60), st.integers(1, 60), st.integers(4, 40), st.integers(16, 100))
-def test_no_keys_approve_unread(keys: list[str], lines: int, height: int, columns: int) -> None:
+def test_no_keys_approve_unread() -> None:
     """Whatever is pressed: an approval follows `a` and then `y`, on a screen that asks."""
-    now = open_page(screen(1, columns=columns, height=height), page(lines=lines), 0.0)
-    shown: set[str] = set()
-    for at, key in enumerate(keys, start=1):
-        shown |= {line.strip() for line in drawn(now)}
-        asks = any(line.startswith("Approve ") for line in drawn(now))
-        now, action = pressed(now, key, float(at))
-        if isinstance(action, Approve):
-            assert asks
-            assert key == "y"
-            assert {f"line {line}" for line in range(lines)} <= shown
-            return
-        if isinstance(action, Deny | Leave):
-            return
-        if isinstance(action, ShowPage):
-            now = open_page(now, page(lines=lines), 0.0)
+    approved = 0
+    likely = st.sampled_from(["a", "y", " ", "page down"])  # of all keys, by chance, nobody ever comes to approve
+
+    @given(
+        st.lists(st.one_of(likely, likely, st.sampled_from(KEYS)), max_size=60),
+        st.integers(1, 60),
+        st.integers(4, 40),
+        st.integers(16, 100),
+    )
+    @example(["a", "y"], 3, 20, 80)
+    def walk(keys: list[str], lines: int, height: int, columns: int) -> None:
+        nonlocal approved
+        now = open_page(screen(1, columns=columns, height=height), page(lines=lines), 0.0)
+        shown: set[str] = set()
+        for at, key in enumerate(keys, start=1):
+            shown |= {line.strip() for line in drawn(now)}
+            asks = any(line.startswith("Approve ") for line in drawn(now))
+            now, action = pressed(now, key, float(at))
+            if isinstance(action, Approve):
+                assert asks
+                assert key == "y"
+                assert {f"line {line}" for line in range(lines)} <= shown
+                approved += 1
+                return
+            if isinstance(action, Deny | Leave):
+                return
+            if isinstance(action, ShowPage):
+                now = open_page(now, page(lines=lines), 0.0)
+
+    walk()
+    assert approved
 
 
 # ── denying ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -185,9 +185,11 @@ async def test_83_a_tool_of_an_mcp_server_that_may_have_paid_is_in_doubt(
     with instrument(plain, terms={"pay": PAYS}), plain.in_run("order-1"):
         async with bank(paid, way) as server:
             agent = Agent(name="clerk", model=calling(), mcp_servers=[server])
-            with contextlib.suppress(MCPError):  # a server that is dead does not list its tools for the next turn
-                heard = outputs(await Runner.run(agent, "go"))
-                assert doubts(plain, *heard)
+            if way == "die":  # a server that is dead does not list its tools for the next turn
+                with pytest.raises(MCPError):
+                    await Runner.run(agent, "go")
+            else:
+                assert doubts(plain, *outputs(await Runner.run(agent, "go")))
     assert (len(paid.read_text().splitlines()), doubts(plain)) == (1, True)
 
 

@@ -203,7 +203,8 @@ async def test_an_answer_holds_in_another_process_and_for_what_was_shown_alone(l
             "pay", {"to": "eve"}, request_state=asked.request_state, input_responses=yes, allow_input_required=True
         )
         assert bank.calls == [], "an answer about one call lets no other one run"
-        assert not isinstance(changed, types.CallToolResult) or changed.is_error
+        assert isinstance(changed, types.CallToolResult)
+        assert changed.is_error
         paid = await client.session.call_tool(
             "pay", {"to": "bob"}, request_state=asked.request_state, input_responses=yes, allow_input_required=True
         )

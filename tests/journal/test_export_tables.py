@@ -45,7 +45,7 @@ def test_csv_has_one_flat_line_per_event(ledger: Ledger, tmp_path: Path) -> None
     assert (begun["type"], ended["status"], begun["not_shown"]) == ("tool_call_started", "succeeded", "")
     (settled,) = [row for row in found if row["evidence"]]
     assert (settled["actor_id"], settled["actor_kind"], settled["actor_via"]) == ("ana", "person", "process")
-    assert all(row["signature"] for row in found if row["run"] == "order-1")
+    assert min(len(row["signature"]) for row in found if row["run"] == "order-1") > 0
     (registered,) = [row for row in found if row["type"] == "writer_registered"]
     assert set(json.loads(registered["facts"])) == {"key", "writer"}
 

@@ -414,7 +414,9 @@ def check_signatures(ledger: Ledger, run_ids: list[str]) -> int:
         for facts in [event.read()["facts"]]
     }
     for run_id in run_ids:
-        for event in ledger.events(run_id):
+        events = ledger.events(run_id)
+        assert events
+        for event in events:
             assert event.signature is not None
             keys[event.read()["writer"]].verify(event.signature, signed_message(event.hash))
     return len(keys)

@@ -173,8 +173,8 @@ def test_every_key_begins_with_the_tenant(schema: Schema) -> None:
     for table in tables:
         keys = [schema.primary_keys.get(table, []), *schema.unique_keys[table]]
         assert schema.columns[table][0] == Column("tenant", "text", True), table
-        for key in filter(None, keys):
-            assert key[0] == "tenant", f"{table}: {key}"
+        starts = set() if table == "indelible_pending" else {"tenant"}  # what waits for the seal has no key
+        assert {key[0] for key in keys if key} == starts, f"{table}: {keys}"
 
 
 def test_every_table_carries_our_name(schema: Schema) -> None:

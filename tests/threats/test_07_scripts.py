@@ -54,6 +54,7 @@ def test_whatever_is_asked_for_data_comes_as_data(exposed: Exposed) -> None:
     paths += [f"/v1/effects/{effect['id']}" for effect in effects]
     paths += [f"/v1/events?run_id=run-{number}" for number in range(len(CORPUS))]
     paths += [f"/v1/approvals/{one['id']}" for one in exposed.ask("GET", "/v1/approvals", "ana").json()["approvals"]]
+    shown = 0
     for path in paths:
         if "stream" in path:
             continue
@@ -65,8 +66,10 @@ def test_whatever_is_asked_for_data_comes_as_data(exposed: Exposed) -> None:
             kind = answer.headers.get("content-type", "").partition(";")[0]
             if not any(text in answer.text for text in CORPUS):
                 continue
+            shown += 1
             assert kind in DATA, f"{path} shows what somebody sent as {kind}"
             assert answer.headers["content-security-policy"].startswith("default-src 'none'"), path
+    assert shown > len(effects)
 
 
 @pytest.mark.parametrize("text", CORPUS)

@@ -334,7 +334,8 @@ def test_a_name_that_nobody_can_tell_from_another_makes_no_second_person(one: st
     assert code(say(say(about(question(Need(2))), one), other)) == "voted_already"
     assert code(say(replace(PENDING, requester=Actor(one)), other)) == "self_approval"
     assert code(say(replace(PENDING, principal=one), other)) == "self_approval"
-    if not same_person(one, other):
+    if (one, other) not in LOOKALIKES:
+        assert not same_person(one, other)
         assert code(say(about(question(people={one: Person()})), other)) == "not_entitled"
 
 

@@ -208,7 +208,7 @@ def copied(shelf: Shelf) -> Shelf:
 
 @pytest.mark.timeout(0)
 def test_no_mutation_of_an_approved_call_is_executed() -> None:
-    mutator = Mutator(FUZZ_SEED)
+    mutator, asked = Mutator(FUZZ_SEED), 0
     seen: Counter[str] = Counter()
     while sum(seen.values()) < FUZZ_COUNT:
         made = mutator.made()
@@ -227,10 +227,12 @@ def test_no_mutation_of_an_approved_call_is_executed() -> None:
             assert isinstance(answer, AwaitingApproval | KeyTaken), f"{what}: {made} ran as {other}"
             if isinstance(answer, AwaitingApproval):
                 check_asked(answer, other)
+                asked += 1
             seen[what] += 1
         claimed = shelf.do(made.open(3))
         assert isinstance(claimed, Claimed), "and what was approved does run, or all of this would mean nothing"
         assert claimed.claim.effect.args_json == recorded
+    assert asked
     assert seen["(the same)"] < FUZZ_COUNT / 5
     assert all(seen[what] for what in ("args", "tool", "run", "tenant", "schema", "policy"))
 
@@ -362,7 +364,7 @@ class Burglar:
 
 @pytest.mark.timeout(0)
 def test_no_edit_of_what_is_stored_makes_anything_run_that_nobody_approved() -> None:
-    burglar = Burglar(FUZZ_SEED)
+    burglar, asked = Burglar(FUZZ_SEED), 0
     seen: Counter[str] = Counter()
     for _ in range(max(FUZZ_COUNT // 20, len(burglar.ways))):
         made = burglar.mutator.made()
@@ -376,7 +378,9 @@ def test_no_edit_of_what_is_stored_makes_anything_run_that_nobody_approved() -> 
             if isinstance(answer, AwaitingApproval):
                 again = read_approval(attempted.sheets[approval_ref(answer.approval.id)])
                 assert (again.status, again.votes) == ("pending", ()), "somebody is asked from the beginning"
+                asked += 1
         assert isinstance(shelf.do(made.open(3)), Claimed)
+    assert asked
     assert set(seen) == {way.__name__ for way in burglar.ways}
 
 

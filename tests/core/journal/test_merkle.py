@@ -160,7 +160,7 @@ def test_a_changed_inclusion_proof_is_refused(data: st.DataObject, size: int) ->
     proof = inclusion_proof(index, size, read)
     assert not is_included(LEAVES[index], index, size, [*proof, data.draw(st.sampled_from(LEAVES))], ROOTS[size])
     assert not is_included(LEAVES[index], index, size, proof, data.draw(st.sampled_from(LEAVES[1:])))
-    if proof:
+    if size > 1:
         assert not is_included(LEAVES[index], index, size, proof[:-1], ROOTS[size])
         assert not is_included(LEAVES[index], index, size, proof[1:], ROOTS[size])
         assert not is_included(LEAVES[index], index, size, flipped(data, proof), ROOTS[size])
@@ -229,6 +229,7 @@ def test_a_changed_consistency_proof_is_refused(data: st.DataObject, new: int) -
     stranger = data.draw(st.binary(min_size=32, max_size=32))
     assert not is_consistent(old, stranger, new, ROOTS[new], proof)
     assert old == 0 or not is_consistent(old, ROOTS[old], new, stranger, proof)
+    assert (len(proof) > 0) == (0 < old < new)
     for count in range(len(proof)):
         assert not is_consistent(old, ROOTS[old], new, ROOTS[new], proof[:count])
     if proof:

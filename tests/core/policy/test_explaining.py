@@ -87,7 +87,7 @@ def test_the_explanation_agrees_with_the_verdict(content: dict[str, Any], args: 
     assert found.verdict == made.judge(call)
     last = [look for look in found.looks if look.outcome in ("decides", "raises", "refuses")]
     refusing = [look for look in last if look.outcome != "decides"]
-    if len(made.cases_of(call)) == 1:
+    if tool != "mail.send":  # which is judged in the class it is declared in too
         assert (refusing[:1] or last[-1:])[0].name == found.verdict.rule
     assert set(found.verdict.rule.split("; ")) <= {look.name for look in refusing or last}
 

@@ -427,9 +427,10 @@ def test_one_drives_at_a_time_and_fences_grow(steps: list[tuple[str, str, int]])
             assert told == (fence == 0 or holder == who), "only the last who took it is heard"
         elif step == "seal":
             assert isinstance(world.seal(f"ckpt_{number}", token=who), RunMoved) == (holder == who)
-        elif isinstance(world.end(("blocked", "failed")[amount % 2], token=who), RunMoved):
-            assert holder == who
-            holder = None
+        else:
+            ended = isinstance(world.end(("blocked", "failed")[amount % 2], token=who), RunMoved)
+            assert ended == (holder == who)
+            holder = None if ended else holder
     story, events = world.story()
     assert story.broken is None
     assert [event.seq for event in events] == list(range(len(events)))

@@ -36,11 +36,13 @@ def test_the_page_names_what_is_told_by_hand() -> None:
 
 def test_the_page_names_every_member_of_a_run_and_a_checkpoint() -> None:
     world: World = whole_story()
-    for kind in ("run", "checkpoint"):
+    for kind, nested in (("run", ["checkpointing", "fork"]), ("checkpoint", [])):
         (row,) = re.findall(rf"^\| {kind} \| (.*) \|$", SECTION, re.M)
         value = next(json.loads(one.value) for one in world.payloads if one.field == kind)
         assert names_in(row) == sorted(value), kind
-        for name, inner in re.findall(r"`([a-z_]+)` \(([^)]*)\)", row):
+        inside = dict(re.findall(r"`([a-z_]+)` \(([^)]*)\)", row))
+        assert sorted(inside) == nested
+        for name, inner in inside.items():
             assert re.findall(r"`([a-z_]+)`", inner) == sorted(value[name]), name
 
 

@@ -53,6 +53,7 @@ def test_98_what_follows_in_a_run_that_goes_on_is_sealed_at_once_or_one_by_one()
     world.end("blocked", token="t1")
     world.take()
     events = waiting_in(world)
+    assert len(events) > 4
     assert Unsealed(KEYS, behind(world))(events) == set()
     one_by_one = Unsealed(KEYS, behind(world))
     for number, event in enumerate(events):

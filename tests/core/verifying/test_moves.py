@@ -104,6 +104,16 @@ class Lives(RuleBasedStateMachine):
             )
         return answer.claim if isinstance(answer, Claimed) else multiple()
 
+    @rule(target=claims, claim=claims)
+    def its_worker_dies_and_it_is_called_again(self, claim: Claim) -> Any:
+        self.shelf.now += LEASE
+        self.count += 1
+        effect = claim.effect
+        words = {"digest": effect.digest, "args_json": effect.args_json, "on_crash": effect.on_crash}
+        unique = {"token": f"{self.count:032x}", "effect_id": f"eff_{self.count:04d}"}
+        answer = self.send(open_command(ref=effect.ref, stamp=self.stamp(), **words, **unique))
+        return answer.claim if isinstance(answer, Claimed) else multiple()
+
     @rule(claim=claims, status=st.sampled_from(["succeeded", "failed"]), detail=st.sampled_from([b"1", b"2"]))
     def finish(self, claim: Claim, status: Any, detail: bytes) -> None:
         self.send(Finish(claim=claim, stamp=self.stamp(), status=status, detail_json=detail))
@@ -313,6 +323,13 @@ class Lives(RuleBasedStateMachine):
             body = last[effect.id]
             assert (body["status"], body["attempt"], body["run"]) == (effect.status, effect.attempt, effect.run_id)
             assert moves[effect.id] == effect.version, "every move has its event"
+
+
+def test_a_call_that_may_be_retried_has_a_second_attempt_when_its_worker_died() -> None:
+    life = Lives()
+    words = {"verdict": ALLOWED, "has_key_fields": False, "dedupe": "args", "call_id": None}
+    first = life.open(ref=REFS[0], run_id="run-1", on_crash="retry", content=SAME, **words)
+    assert life.its_worker_dies_and_it_is_called_again(claim=first).attempt == 2
 
 
 TestLives = Lives.TestCase
