@@ -505,6 +505,24 @@ def test_60_a_person_s_stop_holds_also_if_it_was_made_while_the_tenant_was_carri
             ledger.run(ToolCall(tool="pay", args={}, run_id="order-2"), no_handler)
 
 
+def test_60_a_person_s_stop_while_a_whole_ledger_is_carried_holds_at_the_new_place(
+    files: tuple[str, str], keys: Path, tmp_path: Path
+) -> None:
+    old, new = files[0], f"sqlite:///{tmp_path}/whole.db"
+    said: list[str] = []
+    with Ledger.open(old, tenant="acme") as ledger:
+        done(ledger, "order-1")
+
+        def stop(*_: Any) -> None:
+            said.append(ledger.stop(by="ana", reason="wait for the bank").reason)
+
+        move(old, new, by="ben", progress=stop)
+    assert said
+    with Ledger.open(new, tenant="acme") as ledger:
+        assert (ledger.stopped().by, ledger.stopped().reason) == ("ana", "wait for the bank")
+        assert not ledger.go(by="ana", reason="it has answered").is_in_force
+
+
 def test_what_is_encrypted_and_redacted_comes_with_its_keys(files: tuple[str, str], keys: Path) -> None:
     old, new = files
     pay = call("pay", customer="ada", card="4111 1111 1111 1111")

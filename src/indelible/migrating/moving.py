@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from indelible.core.effects.stops import STOP_REF, Stop, read_stop
+from indelible.core.effects.stops import STOP_REF, Cause, Stop, read_stop
 from indelible.core.journal.journal import Tree
 from indelible.core.journal.merkle import consistency_proof
 from indelible.core.journal.tiles import node_reader
@@ -97,8 +97,10 @@ def move(source: str, target: str, *, by: str, progress: Progress = untold, is_d
             old == new or not tenants or any(_standing(here, there, tenant, reason) != "carried" for tenant in tenants)
         ):
             raise Misconfigured(f"{new} is this ledger already; name another database")
-    for tenant in tenants:
-        _arrive(target, tenant, by, reason, f"moved here from {old}")
+        stops = {tenant: _stop_of(here, tenant) for tenant in tenants}
+    for tenant, stop in stops.items():
+        stopped = None if stop is None else stop.cause("person")
+        _arrive(target, tenant, by, reason, f"moved here from {old}", stopped=stopped)
     return Move(source=old, target=new, rows=rows, journals=journals, found=sum(rows.values()))
 
 
@@ -258,9 +260,13 @@ def _leave(address: str, tenant: str, by: str, reason: str) -> bool:
         return Stops(ledger._engine, tenant).leave(_person(by), reason)
 
 
-def _arrive(address: str, tenant: str, by: str, left_with: str, reason: str) -> None:
+def _arrive(address: str, tenant: str, by: str, left_with: str, reason: str, *, stopped: Cause | None = None) -> None:
+    """Let a tenant go on at a place; `stopped` is the stop of a person who made it while the tenant was carried."""
     with _ledger(address, tenant) as ledger:
-        Stops(ledger._engine, tenant).arrive(_person(by), left_with, reason)
+        stops = Stops(ledger._engine, tenant)
+        if stopped is not None:
+            stops.stop(_person(stopped.by), stopped.reason)
+        stops.arrive(_person(by), left_with, reason)
 
 
 def _quiet(store: Store, tenant: str) -> Tree:
