@@ -16,10 +16,11 @@ from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, limit_option
 from indelible.cli.show import age, count, say_json, table, visible
-from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_sheet, read_delivery
+from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_ref, delivery_sheet, read_delivery
 from indelible.core.commands import Keep, Outrun
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.events import instant
+from indelible.core.paging import read_sheet
 from indelible.core.sheets import SheetFilter
 from indelible.engine.finding import Found
 from indelible.errors import BadCall
@@ -187,10 +188,10 @@ def _dead(ledger: Ledger, channel: str | None) -> list[Delivery]:
 
 
 def _found(ledger: Ledger, delivery_id: str) -> Delivery:
-    sheets = ledger._engine.store.sheets(ledger.tenant, SheetFilter(kind="delivery", id=delivery_id, limit=1))
-    if not sheets or sheets[0].body is None:
+    sheet = read_sheet(ledger._engine.store, ledger.tenant, delivery_ref(delivery_id))
+    if sheet is None or sheet.body is None:
         raise BadCall(f"no message has the id {delivery_id}; see: indelible channels deliveries")
-    return read_delivery(sheets[0])
+    return read_delivery(sheet)
 
 
 def _renew(ledger: Ledger, delivery: Delivery) -> bool:

@@ -68,10 +68,15 @@ class Event:
     """Shows that a holder of the ledger's writer keys wrote it, if rows carry macs."""
 
     def read(self) -> dict[str, Any]:
-        """Gives the body's fields."""
+        """Return the body's fields."""
         content = decode(self.body)
         assert isinstance(content, dict)
         return content
+
+    @property
+    def at(self) -> datetime:
+        """Return the time at which it was written."""
+        return datetime.fromisoformat(self.read()["at"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,6 +33,7 @@ from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
 from indelible.core.effects.tightening import at_least, strictest_word
+from indelible.core.paging import read_sheet
 from indelible.core.policy.policy import strictest
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.remote.admissible import (
@@ -57,7 +58,7 @@ from indelible.core.remote.wire import from_wire
 from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
-from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.sheets import Sheet
 from indelible.core.values.canonical import decode, encode
 from indelible.engine.mint import EDIT_VALUES, MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
@@ -259,9 +260,9 @@ class Answering:
 
     def _check_driver(self, sheet: Sheet) -> None:
         """Lets nobody take a run over by a heartbeat: the right to drive only lasts longer by it, or is given back."""
-        found = self._engine.store.sheets(self._caller.tenant, SheetFilter(kind="driver", id=sheet.id, limit=1))
-        is_new = not found or sheet.version > found[0].version
-        if is_new and (not found or sheet.body != found[0].body):
+        found = read_sheet(self._engine.store, self._caller.tenant, sheet.ref)
+        is_new = found is None or sheet.version > found.version
+        if is_new and (found is None or sheet.body != found.body):
             raise NotPermitted(f"the right to drive {sheet.id} is somebody else's; take the run over to go on with it")
 
     async def _judged(self, command: Open) -> Open:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from indelible.core.approvals.edits import stands_for
 from indelible.core.effects.effect import Effect
 from indelible.core.events import Event
+from indelible.core.paging import every_event, read_sheet
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import (
     ERASED,
@@ -29,13 +30,12 @@ from indelible.core.privacy.forgetting import (
     why_resumable,
     why_unknown,
 )
-from indelible.core.sheets import SheetFilter
+from indelible.core.runs.run import run_ref
 from indelible.core.verifying.moves import ADOPTED
 from indelible.core.verifying.unsealed import believed_holds
 from indelible.errors import IllegalMove, OnHold
 from indelible.journal.erasures.grant_states import grants_told_at, states_of
 
-_PAGE = 1000
 _PAYLOADS_AT_ONCE = 200
 
 
@@ -54,9 +54,7 @@ class Erasable:
 
     def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
         """Lists a run's events above a number."""
-        while page := self._store.events(self._tenant, run_id, after, _PAGE):
-            yield from page
-            after = page[-1].seq
+        return every_event(self._store, self._tenant, run_id, after)
 
     def events_at(self, run_id: str, seqs: Sequence[int]) -> list[Event]:
         """Lists the events of a run with these numbers."""
@@ -186,8 +184,8 @@ class Erasable:
 
     def run_status(self, run_id: str) -> str | None:
         """Says how a run stands; None when it was never started."""
-        found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
-        return found[0].status if found else None
+        found = read_sheet(self._store, self._tenant, run_ref(run_id))
+        return None if found is None else found.status
 
     def _needed_to_resume(self, run_id: str, told: Payloads, *, is_named: bool) -> tuple[Payloads, list[str]]:
         """Gives what stays of what is told of a run, and why."""

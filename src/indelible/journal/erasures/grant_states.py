@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from indelible.core.approvals.grants import grant_ref
+from indelible.core.paging import read_sheet
 from indelible.core.ports import Store
-from indelible.core.sheets import SheetFilter
 from indelible.core.values.canonical import decode
 
 Place = tuple[str, int]
@@ -20,11 +21,11 @@ def grants_told_at(store: Store, tenant: str, run_id: str, seqs: Iterable[int]) 
 
 def states_of(store: Store, tenant: str, grant_id: str) -> list[Place]:
     """Lists where the states of a grant are told, the oldest first; each but the first names the one before it."""
-    sheets = store.sheets(tenant, SheetFilter(kind="grant", id=grant_id, limit=1))
+    sheet = read_sheet(store, tenant, grant_ref(grant_id))
     places: list[Place] = []
-    body = sheets[0].body if sheets else None
-    if body is not None and sheets[0].run_id is not None and sheets[0].seq is not None:
-        places.append((sheets[0].run_id, sheets[0].seq))
+    body = None if sheet is None else sheet.body
+    if sheet is not None and body is not None and sheet.run_id is not None and sheet.seq is not None:
+        places.append((sheet.run_id, sheet.seq))
     while body is not None and (before := _on(body)["before"]) is not None:
         places.append((before[0], before[1]))
         found = store.payloads(tenant, before[0], [before[1]])

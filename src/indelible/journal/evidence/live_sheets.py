@@ -14,6 +14,7 @@ from typing import Any
 from indelible.core.approvals.grants import delegation_sheet, grant_sheet, read_delegation, read_grant
 from indelible.core.approvals.sheets import approval_sheet, read_approval
 from indelible.core.effects.stops import read_stop, stop_sheet
+from indelible.core.paging import every_sheet
 from indelible.core.people.credentials import credential_sheet, read_credential
 from indelible.core.people.sheets import person_again
 from indelible.core.people.vouching import provider_sheet, read_provider
@@ -165,10 +166,7 @@ class SheetTable:
         self._told = told
 
     def _rows(self, kind: str) -> Iterator[Sheet]:
-        before: str | None = None
-        while page := self._store.sheets(self._tenant, SheetFilter(kind=kind, before=before, limit=_PAGE)):
-            yield from page
-            before = page[-1].id
+        return every_sheet(self._store, self._tenant, SheetFilter(kind=kind, limit=_PAGE))
 
     def wrong(self) -> dict[str, tuple[Place, str]]:
         """Gives what is wrong with which sheet, and where its newest state is told; nothing when all is well.

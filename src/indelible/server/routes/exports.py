@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from indelible.core.events import instant
+from indelible.core.paging import every_event
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import ERASED
 from indelible.engine.running import in_own_thread
@@ -141,9 +142,8 @@ def _erasures(store: Store, tenant: str, start: int) -> set[tuple[str, int]]:
     for run_id, seq, _ in store.journal.pending(tenant, _ALL):  # first: meanwhile it may be taken into the journal
         first[run_id] = min(seq, first.get(run_id, seq))
     for run_id, seq in first.items():
-        while told := store.events(tenant, run_id, seq - 1, _PAGE):
-            found |= {(run_id, event.seq) for event in told if _IS_ERASURE in event.body}
-            seq = told[-1].seq + 1
+        events = every_event(store, tenant, run_id, seq - 1)
+        found |= {(run_id, event.seq) for event in events if _IS_ERASURE in event.body}
     while page := store.journal.entries(tenant, start, _PAGE):
         found |= {(entry.run_id, entry.seq) for entry in page if _IS_ERASURE in entry.body}
         start = page[-1].index + 1
