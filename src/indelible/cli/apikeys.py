@@ -15,7 +15,7 @@ from indelible.cli.opening import ASK_THE_SERVER, about_ledger, open_here, where
 from indelible.cli.options import InOrder, by_option
 from indelible.cli.show import say_json, timestamp, visible
 from indelible.core.effects.effect import Actor
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.people.credentials import Credential
 from indelible.core.scopes import SCOPES, Scope
 from indelible.server.signin.credentials import Credentials
@@ -70,7 +70,7 @@ def list_keys() -> None:
         found = Credentials(store, place.tenant).all()
         used = {one.id: last_seen(store, place.tenant, one.id) for one in found}
     if place.is_json:
-        shown = [credential_json(one) | {"last_used": _moment(used[one.id])} for one in found]
+        shown = [credential_json(one) | {"last_used": instant_or_none(used[one.id])} for one in found]
         say_json({"tenant": place.tenant, "apikeys": shown})
         return
     rows = [(one.id, one.name, ", ".join(one.scopes), one.given_by, _until(one), _used(used[one.id])) for one in found]
@@ -101,13 +101,9 @@ def credential_json(credential: Credential) -> dict[str, Any]:
         "principal": credential.principal,
         "given_by": credential.given_by,
         "created_at": instant(credential.created_at),
-        "expires_at": None if credential.expires_at is None else instant(credential.expires_at),
+        "expires_at": instant_or_none(credential.expires_at),
         "is_revoked": credential.is_revoked,
     }
-
-
-def _moment(at: datetime | None) -> str | None:
-    return None if at is None else instant(at)
 
 
 def _used(at: datetime | None) -> str:

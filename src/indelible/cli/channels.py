@@ -19,7 +19,7 @@ from indelible.cli.show import age, count, say_json, table, visible
 from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_ref, delivery_sheet, read_delivery
 from indelible.core.commands import Keep, Outrun
 from indelible.core.effects.effect import SYSTEM
-from indelible.core.events import instant
+from indelible.core.events import instant_or_none
 from indelible.core.paging import read_sheet
 from indelible.core.sheets import SheetFilter
 from indelible.engine.finding import Found
@@ -144,7 +144,7 @@ def _as_json(delivery: Delivery) -> dict[str, Any]:
         "about": delivery.about,
         "approval_id": delivery.approval_id,
         "attempts": delivery.attempts,
-        "due_at": None if delivery.due_at is None else instant(delivery.due_at),
+        "due_at": instant_or_none(delivery.due_at),
         "error": delivery.error,
         "receipt": dict(delivery.receipt),
     }

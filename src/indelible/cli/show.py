@@ -192,6 +192,8 @@ def effect_json(effect: Effect, undone: Effect | None = None) -> dict[str, Any]:
         effect: The effect.
         undone: The effect that compensated it, if one did.
     """
+    from indelible.core.events import instant, instant_or_none
+
     compensation = {} if undone is None else {"compensation": {"id": undone.id, "status": undone.status}}
     return {
         "id": effect.id,
@@ -206,18 +208,13 @@ def effect_json(effect: Effect, undone: Effect | None = None) -> dict[str, Any]:
         "call_id": effect.call_id,
         "status": effect.status,
         "attempt": effect.attempt,
-        "lease_until": _instant(effect.lease_until),
-        "created_at": _instant(effect.created_at),
-        "updated_at": _instant(effect.updated_at),
+        "lease_until": instant_or_none(effect.lease_until),
+        "created_at": instant(effect.created_at),
+        "updated_at": instant(effect.updated_at),
         "args": recorded_json(effect.args_json),
-        detail_name(effect): recorded_json(effect.detail_json),
+        effect.detail_field: recorded_json(effect.detail_json),
         **compensation,
     }
-
-
-def detail_name(effect: Effect) -> str:
-    """Says what an effect's detail is in its status."""
-    return {"succeeded": "result", "failed": "error"}.get(effect.status, "reason")
 
 
 def recorded_json(recorded: bytes | None) -> Any:
@@ -228,9 +225,3 @@ def recorded_json(recorded: bytes | None) -> Any:
         return json.loads(recorded)
     except ValueError:
         return {"unreadable": recorded.hex()}
-
-
-def _instant(at: datetime | None) -> str | None:
-    from indelible.core.events import instant
-
-    return None if at is None else instant(at)

@@ -110,9 +110,9 @@ def serve(key_file: Path, logs: Sequence[PublicKey], state: Path, host: str, por
     Cosigns heads of the journals named with --log, for whoever sends them. Key and state belong together: a witness
     that forgets what it cosigned is none.
     """
-    from indelible.journal.witnesses.asking import is_loopback
     from indelible.journal.witnesses.cosigner import Cosigner, HeadFolder, hold_key, read_key
     from indelible.journal.witnesses.server import WitnessServer
+    from indelible.listening import is_loopback
 
     key = read_key(key_file)
     with ExitStack() as stack:

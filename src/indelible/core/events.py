@@ -118,6 +118,11 @@ def instant(at: datetime) -> str:
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
+def instant_or_none(at: datetime | None) -> str | None:
+    """Write a moment as `instant` does, if there is one."""
+    return None if at is None else instant(at)
+
+
 def effect_event(
     *,
     effect: Effect,

@@ -308,7 +308,7 @@ class Approving:
             signature=signature,
             delegation_id=self._delegation_of(approval, by, is_approval=is_approval),
             grant=grant,
-            grant_id="" if grant is None else f"grt_{mint.effect_id().removeprefix('eff_')}",
+            grant_id="" if grant is None else mint.new_id("grt"),
             pinned="" if grant is None else self._pinned(self._effect_of(approval), grant),
             version=version,
         )
@@ -451,7 +451,9 @@ class Approving:
         if by.kind != "person":
             raise BadCall(f"only people delegate, and {by.id} is {by.kind}")
         check_name("to", to)
-        delegation = Delegation(id=self._id("dlg"), giver=by.id, to=to, until=until, credential=by.credential)
+        delegation = Delegation(
+            id=self._engine.mint.new_id("dlg"), giver=by.id, to=to, until=until, credential=by.credential
+        )
         self._tell("delegation_given", by, delegation_sheet(delegation), reason)
         return delegation
 
@@ -540,9 +542,6 @@ class Approving:
         )
         if isinstance(self._engine.write_alone(command), Outrun):
             raise IllegalMove(f"{sheet.kind} {sheet.id} was changed by somebody else meanwhile; look at it again")
-
-    def _id(self, prefix: str) -> str:
-        return f"{prefix}_{self._engine.mint.effect_id().removeprefix('eff_')}"
 
 
 def approval_on(sheet: Sheet) -> Approval | None:

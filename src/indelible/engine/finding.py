@@ -96,7 +96,7 @@ class Finding:
         sizes: dict[str, int] = {}
 
         def args_of(approval: Approval) -> bytes | None:
-            found = self._args_of(approval)
+            found = args_asked_about(self._store, approval)
             sizes[approval.id] = len(found or b"")
             return found
 
@@ -202,10 +202,11 @@ class Finding:
         newest = id_at(prefix, until, CLOCKS_APART)
         return newest if before is None else min(before, newest)
 
-    def _args_of(self, approval: Approval) -> bytes | None:
-        """Gives the arguments an approval is about, while they are those of its effect."""
-        effect = self._store.look([approval.ref]).effects[0]
-        return effect.args_json if effect is not None and effect.opened_seq == approval.args_seq else None
+
+def args_asked_about(store: Store, approval: Approval) -> bytes | None:
+    """Return the arguments an approval is about, while they are those of its effect."""
+    effect = store.look([approval.ref]).effects[0]
+    return effect.args_json if effect is not None and effect.opened_seq == approval.args_seq else None
 
 
 def number_of(event: Event | Entry) -> int:

@@ -106,14 +106,11 @@ class RunsDesk:
 
     def checkpoint_id(self) -> str:
         """Gives a new checkpoint its name."""
-        return self._name("ckpt")
+        return self._engine.mint.new_id("ckpt")
 
     def run_id(self) -> str:
         """Gives a new run its name."""
-        return self._name("run")
-
-    def _name(self, kind: str) -> str:
-        return f"{kind}_{self._engine.mint.effect_id().removeprefix('eff_')}"
+        return self._engine.mint.new_id("run")
 
     # Beginning
 

@@ -238,7 +238,7 @@ class Answering:
             return await in_own_thread(self._edited, ready)
         if isinstance(ready, CastVote) and ready.grant is not None:
             if not self._caller.is_trusted:  # another's id would end, or take over, what they granted
-                ready = replace(ready, grant_id=f"grt_{mint.effect_id().removeprefix('eff_')}")
+                ready = replace(ready, grant_id=mint.new_id("grt"))
             return await in_own_thread(self._pinned, ready)
         if isinstance(ready, Record) and ready.erased and not self._caller.is_trusted:
             erasable = Erasable(self._engine.recorded, self._caller.tenant)

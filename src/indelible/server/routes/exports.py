@@ -11,7 +11,7 @@ from fastapi import APIRouter, HTTPException, Path, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.paging import every_event
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import ERASED
@@ -218,7 +218,7 @@ def _shown(job: Job) -> dict[str, Any]:
         "done": job.done,
         "total": job.total,
         "asked_at": instant(job.asked_at),
-        "expires_at": None if job.expires_at is None else instant(job.expires_at),
+        "expires_at": instant_or_none(job.expires_at),
         "events": None if made is None else made.events,
         "payloads": None if made is None else made.payloads,
         "withheld": None if made is None else made.withheld,

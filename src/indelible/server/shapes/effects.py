@@ -13,7 +13,7 @@ from indelible.core.effects.calls import Dedupe, OnCrash, OnRepeat, OnReuse, Sid
 from indelible.core.effects.effect import Actor, Effect, Status
 from indelible.core.effects.reconciling import ReconcileCode, Reconciled
 from indelible.core.effects.settlements import RowResult, SettleCode, SettledAll
-from indelible.core.events import Event, instant
+from indelible.core.events import Event, instant, instant_or_none
 from indelible.core.journal.journal import Entry
 from indelible.core.remote.admissible import LONGEST_WINDOW
 from indelible.core.remote.shown import outcome_shown
@@ -416,7 +416,7 @@ def effect_shown(effect: Effect, compensation: Effect | None = None) -> dict[str
         "digest": effect.digest,
         "call_id": effect.call_id,
         "approval_id": effect.approval_id,
-        "lease_until": None if effect.lease_until is None else instant(effect.lease_until),
+        "lease_until": instant_or_none(effect.lease_until),
         "version": effect.version,
         "created_at": instant(effect.created_at),
         "updated_at": instant(effect.updated_at),

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.people.credentials import Credential
 from indelible.core.people.person import LONGEST_INVITATION, Passkey, Person, Session
 from indelible.core.people.standing import Standing, StandingWord
@@ -246,7 +246,7 @@ def passkey_shown(passkey: Passkey) -> dict[str, Any]:
         "name": passkey.name,
         "sign_count": passkey.sign_count,
         "created_at": instant(passkey.created_at),
-        "used_at": _perhaps(passkey.used_at),
+        "used_at": instant_or_none(passkey.used_at),
     }
 
 
@@ -278,11 +278,7 @@ def token_shown(credential: Credential, last_used: datetime | None) -> dict[str,
         "principal": credential.principal,
         "given_by": credential.given_by,
         "created_at": instant(credential.created_at),
-        "expires_at": _perhaps(credential.expires_at),
+        "expires_at": instant_or_none(credential.expires_at),
         "is_revoked": credential.is_revoked,
-        "last_used": _perhaps(last_used),
+        "last_used": instant_or_none(last_used),
     }
-
-
-def _perhaps(moment: datetime | None) -> str | None:
-    return None if moment is None else instant(moment)

@@ -42,7 +42,7 @@ class Credentials(Register[Credential]):
         """Makes a credential, and the token that nobody will see again; none for or by somebody who was revoked."""
         for who in {name, principal} if kind_for(scopes) == "person" else {principal}:
             self._check_stands(who, scopes if who == name else ())
-        credential_id = f"key_{self._mint.effect_id().removeprefix('eff_')}"
+        credential_id = self._mint.new_id("key")
         token = Token(self._tenant, credential_id, secrets.token_urlsafe(SECRET_BYTES))
         credential = Credential(
             id=credential_id,
