@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PLURALS = {"person": "people", "entry": "entries"}
 _WIDEST = 100  # a column
+_MOST_ON_A_LINE = 2000
 _GOES_ON = "↳ "
 _COLOURS = {  # of statuses, as a terminal names them
     "succeeded": "32",
@@ -55,10 +56,10 @@ def pretty_json(recorded: bytes, indent: str = "") -> str:
     return "\n".join(indent + line for line in text.split("\n"))
 
 
-def one_line_json(recorded: bytes, most: int = 2000) -> str:
+def one_line_json(recorded: bytes) -> str:
     """Shows recorded bytes on one line, cut when it is very long."""
     text = visible_json(recorded.decode("utf-8", "backslashreplace"))
-    return text if len(text) <= most else f"{text[:most]}… ({len(recorded)} bytes)"
+    return text if len(text) <= _MOST_ON_A_LINE else f"{text[:_MOST_ON_A_LINE]}… ({len(recorded)} bytes)"
 
 
 def say_json(content: object) -> None:

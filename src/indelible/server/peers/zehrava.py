@@ -15,10 +15,10 @@ from fastapi import APIRouter, Response
 
 from indelible.core.effects.calls import SideEffect
 from indelible.core.runs.following import RunEvent
-from indelible.core.runs.resuming import artifact_content, context_content, millis_of
+from indelible.core.runs.resuming import artifact_content, context_content, millis_of, receipt_content
 from indelible.core.runs.run import CheckpointReason, RunStatus
 from indelible.errors import UnknownCheckpoint
-from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
+from indelible.runs.contents import checkpoint_content, report_content, run_content
 from indelible.runs.desk import RunsDesk
 from indelible.runs.keeping import new_checkpoint
 from indelible.server.requests.asking import Asking, asking
@@ -229,7 +229,7 @@ def _inspected(desk: RunsDesk, ledger_id: str, run_id: str) -> Content:
         checkpoints.append({**_counted_from_one(content, "atSeq"), "eventId": None if at is None else f"evt_{at.id}"})
     return {
         "run": run_content(run, ledger_id, story),
-        "events": [_event_shown(event_content(event)) for event in events],
+        "events": [_event_shown(receipt_content(event)) for event in events],
         "checkpoints": checkpoints,
         "artifacts": [_counted_from_one(artifact_content(artifact), "seq") for artifact in story.artifacts],
         "resumableCheckpoints": sound,

@@ -12,6 +12,7 @@ from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
 from indelible.core.events import instant, instant_or_none
+from indelible.core.filtering.reading import parse
 from indelible.core.paging import every_event
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import ERASED
@@ -21,7 +22,6 @@ from indelible.journal.exports.exporting import Exported, Form, check_form, expo
 from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection, Whole
 from indelible.server.export_jobs import Job, Ordered, State
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import asked_for
 from indelible.server.requests.routing import answer, resources
 from indelible.server.shapes.effects import Moment, Name, Sent
 
@@ -92,7 +92,7 @@ class ExportPage(BaseModel):
 @exports.post("/v1/exports", status_code=202, response_model=ExportShown)
 async def order_export(body: ExportAsked, asked: Asking = BY_AUDITOR) -> Response:
     """Have the journal, or a part of it, written to a file, beside everything else; look how far it is by its id."""
-    query = asked_for(body.q, "events")
+    query = parse(body.q, "events")
     check_form(body.form, query)
     ordered = Ordered(
         form=body.form,

@@ -17,7 +17,7 @@ from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall
 from indelible.server.counting import FILTERED, Counting, Period
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import Q, asked_for
+from indelible.server.requests.filters import Q
 from indelible.server.requests.routing import resources
 
 LONGEST = timedelta(days=90)
@@ -83,7 +83,7 @@ def _period(metric: Metric, by: By | None, interval: str | None, since: str, q: 
         raise BadCall(f"by={by}: {metric} is counted by {' or '.join(allowed) or 'nothing else'}")
     if q.strip() and metric not in FILTERED:
         raise BadCall(f"q: {metric} takes no filter; leave it away")
-    query = asked_for(q, FILTERED.get(metric, "effects"))
+    query = parse(q, FILTERED.get(metric, "effects"))
     now = datetime.now(UTC)
     begin = _moment(since, now)
     return Period(
