@@ -14,7 +14,7 @@ from indelible import Actor, Ledger
 from indelible.cli.approvals.finding import find_approval
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
-from indelible.cli.options import InOrder, limit_option
+from indelible.cli.options import InOrder, limit_option, listen_option
 from indelible.cli.show import age, count, say_json, table, visible
 from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_ref, delivery_sheet, read_delivery
 from indelible.core.commands import Keep, Outrun
@@ -207,15 +207,7 @@ def _renew(ledger: Ledger, delivery: Delivery) -> bool:
 
 @channels.command(name="slack-listen")
 @click.option("--channel", "name", help="The Slack channel of the file; needed when it has more than one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    default=8788,
-    show_default=True,
-    help="At which port; 0 takes any free one.",
-)
+@listen_option(8788)
 @channels_file
 @about_ledger
 def slack_listen(name: str | None, host: str, port: int, path: Path) -> int:

@@ -204,23 +204,22 @@ class RunKeeping:
         by: Actor | None = None,
     ) -> Run:
         """Ends a run, or sets it aside."""
-        run = self._moved(self._ending(run_id, token, status, reason, checkpoint, by)).run
-        assert run is not None, "a run that ends was there"
-        return run
+        return self._ended(self._ending(run_id, token, status, reason, checkpoint, by))
 
     def hand_over(self, run_id: str, handover: Handover, reason: str) -> Run:
         """Hand a run over to another ledger: from then on nothing of it runs here."""
         _refuse_held(run_id, self._effects(run_id))
         ending = self._ending(run_id, None, HANDED_OVER, reason, None)
-        run = self._moved(replace(ending, handover=handover)).run
-        assert run is not None, "a run that is handed over is there"
-        return run
+        return self._ended(replace(ending, handover=handover))
 
     def take_back(self, run_id: str, reason: str, by: Actor, *, is_forced: bool) -> Run:
         """Take a run back that the other ledger never imported."""
         ending = self._ending(run_id, None, "blocked", reason, None, by)
-        run = self._moved(replace(ending, takes_back=True, is_forced=is_forced)).run
-        assert run is not None, "a run that is taken back is there"
+        return self._ended(replace(ending, takes_back=True, is_forced=is_forced))
+
+    def _ended(self, command: EndRun) -> Run:
+        run = self._moved(command).run
+        assert run is not None, "a run that ends was there"
         return run
 
     def _ending(

@@ -13,6 +13,7 @@ from indelible.core.people.person import LONGEST_INVITATION, Passkey, Person, Se
 from indelible.core.people.standing import Standing, StandingWord
 from indelible.core.scopes import Scope
 from indelible.server.shapes.effects import Moment, Name, Sent
+from indelible.server.signin.credentials import credential_shown
 
 TicketText = Annotated[str, Field(min_length=1, max_length=4096)]
 Answer = Annotated[
@@ -270,15 +271,4 @@ def person_shown(person: Person, stands: Standing, now: datetime) -> dict[str, A
 
 def token_shown(credential: Credential, last_used: datetime | None) -> dict[str, Any]:
     """Gives what may be shown of a token."""
-    return {
-        "id": credential.id,
-        "name": credential.name,
-        "kind": credential.kind,
-        "scopes": list(credential.scopes),
-        "principal": credential.principal,
-        "given_by": credential.given_by,
-        "created_at": instant(credential.created_at),
-        "expires_at": instant_or_none(credential.expires_at),
-        "is_revoked": credential.is_revoked,
-        "last_used": instant_or_none(last_used),
-    }
+    return credential_shown(credential) | {"last_used": instant_or_none(last_used)}
