@@ -54,6 +54,7 @@ from indelible.core.remote.questions import (
     may_read_sheets,
     unseen_payloads,
 )
+from indelible.core.remote.shown import plain
 from indelible.core.remote.wire import from_wire
 from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
@@ -67,7 +68,6 @@ from indelible.journal.erasures.erasable import Erasable
 from indelible.journal.sealing import shown_heads
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.asking import NOBODY_SAID
-from indelible.server.shapes.effects import plain
 
 LONGEST_WAIT = 30
 

@@ -14,6 +14,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from indelible.core.effects.calls import SideEffect
+from indelible.core.remote.shown import plainly
 from indelible.core.runs.following import RunEvent
 from indelible.core.runs.resuming import artifact_content, context_content, millis_of, receipt_content
 from indelible.core.runs.run import CheckpointReason, RunStatus
@@ -25,7 +26,7 @@ from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import answer, resources
 from indelible.server.requests.strict import CheckedName, RunName
 from indelible.server.routes.runs import aside, check_size, desk_of, found_run, let_go, record_all, seal, sealing
-from indelible.server.shapes.effects import Sent, Text, plainly
+from indelible.server.shapes.effects import Sent, Text
 
 zehrava: APIRouter = resources("zehrava-gate")
 BY_AGENT = asking("drive_runs")

@@ -13,6 +13,7 @@ from indelible.core.approvals.approval import Approval, ApprovalStatus
 from indelible.core.approvals.grants import GrantTerms
 from indelible.core.events import instant
 from indelible.core.filtering.reading import parse
+from indelible.core.remote.shown import plainly
 from indelible.core.sheets import SheetFilter
 from indelible.core.values.canonical import decode_json
 from indelible.engine.running import in_own_thread
@@ -40,7 +41,7 @@ from indelible.server.shapes.approvals import (
     grant_shown,
     view_shown,
 )
-from indelible.server.shapes.effects import Reason, plainly
+from indelible.server.shapes.effects import Reason
 
 approvals: APIRouter = resources("approvals")
 Id = Annotated[str, Path(description="An approval's id, as in apr_0123.")]

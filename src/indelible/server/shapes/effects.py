@@ -10,15 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from indelible.core.effects.calls import Dedupe, OnCrash, OnRepeat, OnReuse, SideEffect
-from indelible.core.effects.effect import Actor, Effect, Status
+from indelible.core.effects.effect import Effect, Status
 from indelible.core.effects.reconciling import ReconcileCode, Reconciled
 from indelible.core.effects.settlements import RowResult, SettleCode, SettledAll
 from indelible.core.events import Event, instant, instant_or_none
 from indelible.core.journal.journal import Entry
 from indelible.core.remote.admissible import LONGEST_WINDOW
-from indelible.core.remote.shown import outcome_shown
-from indelible.core.remote.shown import plain as plain
-from indelible.core.remote.shown import plainly as plainly
+from indelible.core.remote.shown import outcome_shown, plain
 from indelible.server.requests.strict import Body
 
 Text = Annotated[str, Field(max_length=10_000)]
@@ -451,11 +449,6 @@ def reconciled_shown(found: Sequence[Reconciled]) -> dict[str, Any]:
     """Return what came of asking probes."""
     effects = [{"result": one.code, "detail": one.detail, "effect": effect_shown(one.effect)} for one in found]
     return {"effects": effects, "left_in_doubt": sum(one.is_open for one in found)}
-
-
-def actor_shown(actor: Actor) -> dict[str, str]:
-    """Gives who did something, and how we know."""
-    return {"id": actor.id, "kind": actor.kind, "via": actor.via}
 
 
 def event_shown(event: Event) -> dict[str, Any]:
