@@ -35,6 +35,7 @@ from indelible.engine.running import Compensated
 from indelible.engine.stops import Stops
 from indelible.errors import LeaseLost
 from indelible.journal.sealing import receipt_of
+from indelible.runs.telling import happening_of, happenings_of
 
 if TYPE_CHECKING:
     from indelible.core.runs.diff import RunDifference
@@ -388,11 +389,12 @@ class Ledger(OpenedDesk):
         actor: str | None = None,
     ) -> Told:
         """Records an event of a run by hand, durable when this returns; a known side effect is told as skipped."""
-        return self._run_desk().record(run_id, event_type, payload, step, side_effect, side_effect_key, actor)
+        happening = happening_of(event_type, payload, step, side_effect, side_effect_key, actor)
+        return self._run_desk().keeping.tell(run_id, None, [happening]).told[0]
 
     def record_all(self, run_id: str, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
         """Records many events of a run by hand, all of them or none; each is a mapping of the words of `record`."""
-        return self._run_desk().record_all(run_id, events)
+        return self._run_desk().keeping.tell(run_id, None, happenings_of(events)).told
 
     def checkpoint(
         self,
