@@ -4,46 +4,56 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from pathlib import Path
+from collections.abc import Callable, Coroutine, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
-from indelible.core.approvals.approval import Approval, ApprovalStatus
-from indelible.core.approvals.elsewhere import Elsewhere
-from indelible.core.approvals.grants import Delegation, Grant, GrantTerms
 from indelible.core.commands import Begun, MayRun
 from indelible.core.effects import walk
-from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall
-from indelible.core.effects.effect import Actor, Claim, Effect, Outcome, Status
+from indelible.core.effects.calls import OptionWords, ToolCall
+from indelible.core.effects.effect import Actor, Claim, Effect, Outcome
 from indelible.core.effects.reconciling import Reconciled, Selection
-from indelible.core.effects.settlements import SettledAll
-from indelible.core.effects.stops import Stop
-from indelible.core.events import Event
-from indelible.core.journal.notes import Note, TreeHead
-from indelible.core.journal.receipts import Receipt
-from indelible.core.privacy.forgetting import Erasure, Hold
-from indelible.core.runs.commands import Told
-from indelible.core.runs.following import RunEvent, RunStory
-from indelible.core.runs.run import Checkpoint, CheckpointReason, CheckpointRule, Run, RunStatus
-from indelible.engine.approving import ApprovalView
-from indelible.engine.desk import _person, check_limit
+from indelible.engine.desk import check_limit
 from indelible.engine.entering import Handler, OnReplay
 from indelible.engine.opening import OpenedDesk
 from indelible.engine.running import Compensated
-from indelible.engine.stops import Stops
-from indelible.errors import LeaseLost
+from indelible.ledger import Ledger
 from indelible.runs.active_aio import StartingRun
 
 if TYPE_CHECKING:
-    from indelible.core.runs.diff import RunDifference
-    from indelible.journal.exports.exporting import Exported, Form
-    from indelible.runs.keeping import RunReport
+    from indelible.runs.active import ActiveRun
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _awaited(
+    verb: Callable[Concatenate[Ledger, P], R],
+) -> Callable[Concatenate[AsyncLedger, P], Coroutine[Any, Any, R]]:
+    """Return a blocking verb as one to await: it runs in a thread, so that the loop goes on."""
+
+    async def awaited(self: AsyncLedger, /, *args: P.args, **words: P.kwargs) -> R:
+        return await asyncio.to_thread(verb, self.blocking, *args, **words)
+
+    functools.update_wrapper(awaited, verb)
+    return awaited
+
+
+def _starting(verb: Callable[Concatenate[Ledger, P], ActiveRun]) -> Callable[Concatenate[AsyncLedger, P], StartingRun]:
+    """Return a verb that gives a run to drive as one whose run is awaited, or entered as a block."""
+
+    def starting(self: AsyncLedger, /, *args: P.args, **words: P.kwargs) -> StartingRun:
+        return StartingRun(functools.partial(verb, self.blocking, *args, **words))
+
+    functools.update_wrapper(starting, verb)
+    return starting
 
 
 class AsyncLedger(OpenedDesk):
-    """Makes every tool call happen at most once, without blocking the loop."""
+    """Makes every tool call happen at most once, without blocking the loop.
+
+    Calls are driven by the caller's own task. The other verbs are those of `Ledger`, in a thread.
+    """
 
     async def __aenter__(self) -> AsyncLedger:
         return self
@@ -52,13 +62,6 @@ class AsyncLedger(OpenedDesk):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def close(self) -> None:
-        """Write and seal what was recorded so far, and close the store. Do not wait for handlers.
-
-        End your calls first: a handler that returns later gets `ResultNotRecorded`, and its effect is in doubt.
-        """
-        await asyncio.to_thread(self._close)
 
     async def run(
         self,
@@ -88,65 +91,11 @@ class AsyncLedger(OpenedDesk):
         """
         return await self._engine.drive_async(self._commit(claim, outcome))
 
-    async def heartbeat(self, claim: Claim, **options: Unpack[OptionWords]) -> None:
-        """Extends a claim's lease; raises `LeaseLost` when it is no longer ours."""
-        lease = self._lease(options)
-        if not await asyncio.to_thread(self._engine.store.heartbeat, claim, lease):
-            raise LeaseLost(f"{claim.effect.id} is no longer ours to run; stop working on it", effect=claim.effect)
-
     async def settle(self, effect: str | Effect, outcome: Outcome, *, by: Actor | str, evidence: str) -> Effect:
         """Tells what became of an effect in doubt, on the word of a person who looked."""
         found = await self._found(effect)
         moved: Effect = await self._engine.drive_async(self._settle(found, outcome, by, evidence))
         return moved
-
-    async def settle_all(
-        self,
-        chosen: str | Path | bytes | Iterable[Mapping[str, Any]],
-        outcome: Outcome | None = None,
-        *,
-        by: Actor | str,
-        evidence: str | None = None,
-        limit: int = 1000,
-        dry_run: bool = False,
-        skip_bad: bool = False,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> SettledAll:
-        """Settle many effects in doubt: by a filter, by a file, or by rows.
-
-        Each effect gets its own event with its own evidence. Rows are checked before anything is settled. An effect
-        that is settled already with an equal outcome counts as done, so an interrupted call can be repeated.
-
-        Args:
-            chosen: A filter as text, a CSV or NDJSON file as a `Path` or as bytes, or rows. A row is a mapping with
-                `id` or `key`, `as` (`succeeded` or `failed`), `value` or `error`, `evidence`, and optionally `attempt`.
-            outcome: With a filter: what became of all effects that fit.
-            by: Who looked.
-            evidence: With a filter: how you know.
-            limit: With a filter: how many effects at most, newest first. Default: 1000.
-            dry_run: Change nothing; report what would be settled. Default: False.
-            skip_bad: Settle the good rows even if others are bad. Default: False.
-            progress: Is called with how many are done, and of how many, after each batch. Default: None.
-
-        Returns:
-            What came of each row, in order.
-
-        Raises:
-            BadSettlements: Rows cannot be settled, and `skip_bad` is False. Nothing was settled.
-            BadFilter: The filter cannot be read.
-        """
-        check_limit(limit)
-        return await asyncio.to_thread(
-            self._settling.settle_all,
-            chosen,
-            outcome,
-            by=by,
-            evidence=evidence,
-            limit=limit,
-            dry_run=dry_run,
-            skip_bad=skip_bad,
-            progress=progress,
-        )
 
     async def retry(self, effect: str | Effect, *, by: Actor | str, reason: str = "retry") -> Effect:
         """Allows another attempt of an effect that failed or is in doubt; the next call makes it."""
@@ -157,346 +106,6 @@ class AsyncLedger(OpenedDesk):
         """Withdraws an effect that has not been entered."""
         moved: Effect = await self._engine.drive_async(self._cancel(await self._found(effect), by, reason))
         return moved
-
-    async def approve(
-        self,
-        approval: str | Approval,
-        *,
-        digest: str,
-        by: Actor | str,
-        reason: str = "approved",
-        signature: bytes | None = None,
-        grant: GrantTerms | None = None,
-        version: int | None = None,
-    ) -> Approval:
-        """Votes that a call may run, if `digest` is what it asks about; with `grant`, more such calls as well.
-
-        With `version`, only while nobody else has voted on it or changed it since it had that version.
-        """
-        return await asyncio.to_thread(
-            self._approving.vote,
-            approval,
-            digest=digest,
-            by=_person(by),
-            reason=reason,
-            is_approval=True,
-            signature=signature,
-            grant=grant,
-            version=version,
-        )
-
-    async def deny(
-        self,
-        approval: str | Approval,
-        *,
-        by: Actor | str,
-        reason: str,
-        digest: str | None = None,
-        signature: bytes | None = None,
-        version: int | None = None,
-    ) -> Approval:
-        """Refuses a call that asks to run; one refusal is enough."""
-        return await asyncio.to_thread(
-            self._approving.vote,
-            approval,
-            digest=digest,
-            by=_person(by),
-            reason=reason,
-            is_approval=False,
-            signature=signature,
-            version=version,
-        )
-
-    async def revoke_approval(
-        self, approval: str | Approval, *, by: Actor | str, reason: str = "taken back", version: int | None = None
-    ) -> Approval:
-        """Takes one's own approval back, as long as nothing runs on it."""
-        return await asyncio.to_thread(
-            self._approving.take_back, approval, by=_person(by), reason=reason, version=version
-        )
-
-    async def edit_approval(
-        self,
-        approval: str | Approval,
-        args: Mapping[str, Any],
-        *,
-        digest: str,
-        by: Actor | str,
-        reason: str = "edited",
-        version: int | None = None,
-    ) -> Approval:
-        """Changes the arguments that are asked about: a new digest, judged anew, and nobody has voted on it yet."""
-        return await asyncio.to_thread(
-            self._approving.edit,
-            approval,
-            args,
-            digest=digest,
-            by=_person(by),
-            reason=reason,
-            most=self._max_args_bytes,
-            version=version,
-        )
-
-    async def get_approval(self, approval_id: str) -> Approval | None:
-        """Gives the approval with this id."""
-        return await asyncio.to_thread(self._approving.get, approval_id)
-
-    async def view_approval(self, approval: str | Approval, *, by: Actor | str | None = None) -> ApprovalView:
-        """Gives everything to see before deciding; with `by`, that they saw it goes on the record."""
-        return await asyncio.to_thread(self._approving.view, approval, None if by is None else _person(by))
-
-    async def elsewhere(self, approval: Approval) -> Sequence[Elsewhere]:
-        """Return the calls of the last day with the same tool and arguments, in other runs and under other keys.
-
-        Args:
-            approval: The question about the call.
-        """
-        found = await asyncio.to_thread(self._approving.elsewhere, [approval])
-        return found[approval.id]
-
-    async def approvals(
-        self,
-        *,
-        status: ApprovalStatus | None = None,
-        tool: str | None = None,
-        run_id: str | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> list[Approval]:
-        """List approvals by id, newest first; pass the last one's id as `before` for the next page."""
-        check_limit(limit)
-        return await asyncio.to_thread(self._approving.approvals, status, tool, run_id, before, limit)
-
-    async def delegate(self, to: str, *, until: datetime, by: Actor | str, reason: str = "delegated") -> Delegation:
-        """Lets somebody else decide what `by` may decide, until a moment."""
-        return await asyncio.to_thread(self._approving.delegate, to, until, _person(by), reason)
-
-    async def end_delegation(self, delegation_id: str, *, by: Actor | str, reason: str = "ended") -> Delegation:
-        """Ends a delegation before its time."""
-        return await asyncio.to_thread(self._approving.end_delegation, delegation_id, _person(by), reason)
-
-    async def delegations(self) -> list[Delegation]:
-        """Lists the delegations that have not been ended."""
-        return await asyncio.to_thread(self._approving.delegations)
-
-    async def grants(self, *, tool: str | None = None) -> list[Grant]:
-        """Lists standing grants that have uses left."""
-        return await asyncio.to_thread(self._approving.grants, tool)
-
-    async def end_grant(self, grant_id: str, *, by: Actor | str, reason: str = "ended") -> Grant:
-        """Withdraws a standing grant."""
-        return await asyncio.to_thread(self._approving.end_grant, grant_id, _person(by), reason)
-
-    async def apply_policy(
-        self,
-        content: Mapping[str, Any] | str | Path,
-        *,
-        by: Actor | str,
-        reason: str = "applied",
-        instead_of: str | None = None,
-    ) -> str:
-        """Puts a policy in force for every process of this tenant, on the record, and gives its version.
-
-        With `instead_of`, only while the policy in force has this version; the empty one stands for none.
-        """
-        return await asyncio.to_thread(self._approving.apply_policy, content, _person(by), reason, instead_of)
-
-    async def policy(self) -> tuple[Mapping[str, Any], str] | None:
-        """Gives the content and the version of the policy kept in the ledger; None when there is none."""
-        return await asyncio.to_thread(self._approving.policy)
-
-    async def stop(self, *, by: Actor | str, reason: str) -> Stop:
-        """Stops all effects of this tenant: from now on no process enters a handler; those inside may finish."""
-        return await asyncio.to_thread(Stops(self._engine, self.tenant).stop, _person(by), reason)
-
-    async def go(self, *, by: Actor | str, reason: str = "") -> Stop | None:
-        """Lets effects go that were stopped; None when they never were."""
-        return await asyncio.to_thread(Stops(self._engine, self.tenant).go, _person(by), reason)
-
-    async def stopped(self) -> Stop | None:
-        """Gives the stop that is in force; None when effects may be entered."""
-        return await asyncio.to_thread(Stops(self._engine, self.tenant).in_force)
-
-    def start_run(
-        self,
-        run_id: str | None = None,
-        *,
-        agent: str,
-        intent: str = "",
-        runtime: str = "indelible",
-        parent: str | None = None,
-        allowed_tools: Sequence[str] | None = None,
-        permissions: Mapping[str, Any] | None = None,
-        checkpointing: CheckpointRule | None = None,
-        lease: timedelta = timedelta(seconds=30),
-        state: Callable[[], Any] | None = None,
-    ) -> StartingRun:
-        """Begins a run, which this process drives; as a block, calls inside belong to it and leaving it ends it.
-
-        `allowed_tools` are the only ones it may use. `checkpointing` says when it is saved without being asked for,
-        with what `state()` gives.
-        """
-        return StartingRun(
-            functools.partial(
-                self._run_desk().start_run,
-                run_id,
-                agent=agent,
-                intent=intent,
-                runtime=runtime,
-                parent=parent,
-                allowed_tools=allowed_tools,
-                permissions=permissions,
-                checkpointing=checkpointing,
-                lease=lease,
-                state=state,
-            )
-        )
-
-    def resume_run(
-        self,
-        run_id: str,
-        *,
-        checkpoint: str | None = None,
-        lease: timedelta = timedelta(seconds=30),
-        force: bool = False,
-        state: Callable[[], Any] | None = None,
-    ) -> StartingRun:
-        """Takes over a run that nobody drives; its `context` says what was done, what is open and what is in doubt."""
-        resume = functools.partial(self._run_desk().resume_run, run_id, checkpoint=checkpoint, lease=lease, force=force)
-        return StartingRun(functools.partial(resume, state=state))
-
-    def fork_run(
-        self, run_id: str, *, at: int | None = None, new_id: str | None = None, dry_run: bool = True
-    ) -> StartingRun:
-        """Begins a run in which the effects of another one, up to one of its events, replay from the record.
-
-        A dry run touches nothing outside: what is not on the record is refused, unless it only reads.
-        """
-        return StartingRun(functools.partial(self._run_desk().fork_run, run_id, at=at, new_id=new_id, dry_run=dry_run))
-
-    async def record(
-        self,
-        run_id: str,
-        event_type: str,
-        payload: Any = None,
-        *,
-        step: str | None = None,
-        side_effect: SideEffect = "none",
-        side_effect_key: str | None = None,
-        actor: str | None = None,
-    ) -> Told:
-        """Records an event of a run by hand, durable when this returns; a known side effect is told as skipped."""
-        return await asyncio.to_thread(
-            self._run_desk().record, run_id, event_type, payload, step, side_effect, side_effect_key, actor
-        )
-
-    async def record_all(self, run_id: str, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
-        """Records many events of a run by hand, all of them or none; each is a mapping of the words of `record`."""
-        return await asyncio.to_thread(self._run_desk().record_all, run_id, events)
-
-    async def checkpoint(
-        self,
-        run_id: str,
-        state: Any = None,
-        *,
-        reason: CheckpointReason = "manual",
-        suggested: str | None = None,
-        at: int | None = None,
-    ) -> Checkpoint:
-        """Seals a run that somebody else may be driving."""
-        return await asyncio.to_thread(self._run_desk().checkpoint, run_id, state, reason, suggested, at)
-
-    async def end_run(self, run_id: str, status: RunStatus, *, by: Actor | str, reason: str) -> Run:
-        """Ends a run or sets it aside, on somebody's word; whoever drives it loses it."""
-        return await asyncio.to_thread(self._run_desk().end_run, run_id, status, _person(by), reason)
-
-    async def get_run(self, run_id: str) -> Run | None:
-        """Return the run with this id, or None when it has no events. One that was never started is `open`."""
-        return await asyncio.to_thread(self._run_desk().keeping.known, run_id)
-
-    async def runs(
-        self,
-        *,
-        status: RunStatus | None = None,
-        agent: str | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> list[Run]:
-        """List every run that has events, the one begun last first; `before` is the last one's id, for the next page.
-
-        A run that was never started, because its id only names calls, has the status `open` and no agent.
-        """
-        check_limit(limit)
-        return await asyncio.to_thread(self._run_desk().keeping.runs, status, agent, before, limit)
-
-    async def run_story(self, run_id: str, *, each: Callable[[RunEvent], None] | None = None) -> RunStory:
-        """Gives what a run's events tell, read in one pass; `each` is called with every event."""
-        return await asyncio.to_thread(self._run_desk().keeping.story, run_id, each)
-
-    async def follow_run(self, story: RunStory, *, each: Callable[[RunEvent], None] | None = None) -> RunStory:
-        """Reads a run's events on from where a story is, and gives it back with what came in since."""
-        return await asyncio.to_thread(self._run_desk().keeping.follow, story, each)
-
-    async def checkpoints(self, run_id: str) -> list[Checkpoint]:
-        """Lists a run's checkpoints, newest first."""
-        return await asyncio.to_thread(self._run_desk().keeping.checkpoints, run_id)
-
-    async def verify_run(self, run_id: str) -> RunReport:
-        """Checks a run's chain, the values it commits to, its checkpoints, and its lineage."""
-        return await asyncio.to_thread(self._run_desk().keeping.verify, run_id)
-
-    async def diff_runs(self, left: str, right: str) -> list[RunDifference]:
-        """Compares the tool calls of two runs, in their order."""
-        return await asyncio.to_thread(self._run_desk().diff, left, right)
-
-    async def export_packet(
-        self,
-        run_id: str,
-        path: str | Path | None = None,
-        *,
-        to: str | None = None,
-        valid: timedelta = timedelta(days=7),
-    ) -> dict[str, Any]:
-        """Return a run as a signed packet, and write it to a file if one is named.
-
-        With `to`, the run is handed over: from then on this ledger refuses its calls with `RunHandedOver`, and only the
-        ledger that `to` names can import the packet. Without, the packet is a copy for reading, which no ledger
-        imports.
-
-        Args:
-            run_id: The run.
-            path: The file to write, readable by its owner alone. Default: none.
-            to: The `journal_name` of the ledger that goes on with the run, or its public key.
-            valid: For how long that ledger may import it. Default: 7 days.
-
-        Raises:
-            RunHandedOver: The run was handed over to another ledger before.
-        """
-        return await asyncio.to_thread(self._run_desk().export_packet, run_id, path, to, valid)
-
-    async def take_back_run(self, run_id: str, *, by: str | Actor, reason: str, force: bool = False) -> Run:
-        """Take a run back that was handed over and that the other ledger never imported; it is `blocked` then.
-
-        This ledger cannot know whether the packet was imported, and the other ledger's clock may be slow. So it is
-        refused without `force`. With `force` you say that you looked: the other ledger has not imported the run, and
-        the packet is destroyed.
-
-        Args:
-            run_id: The run.
-            by: The person who takes it back. An agent cannot.
-            reason: Why, for the record.
-            force: Say that you looked, and take it back. Default: False.
-
-        Raises:
-            RunRefused: You did not say that you looked, or the run was not handed over.
-        """
-        return await asyncio.to_thread(self._run_desk().take_back, run_id, _person(by), reason, force=force)
-
-    async def import_packet(
-        self, packet: Mapping[str, Any] | str | Path, *, key: str | None = None, trust: bool = False
-    ) -> Run:
-        """Takes a run over from another ledger, whose `key` proves the packet; nothing of it is done again here."""
-        return await asyncio.to_thread(self._run_desk().import_packet, packet, key, trust=trust)
 
     async def compensate(self, run_id: str) -> list[Compensated]:
         """Undo what a run's tools did, newest first, as they declare; each compensation is an effect of its own.
@@ -549,141 +158,61 @@ class AsyncLedger(OpenedDesk):
             seen.append(found.effect)
         return seen
 
-    async def erase(
-        self,
-        *,
-        run_id: str | None = None,
-        seq: int | None = None,
-        fields: Sequence[str] | None = None,
-        subject: str | None = None,
-        by: Actor | str,
-        reason: str,
-        force: bool = False,
-        dry_run: bool = False,
-        rewrite: bool | None = None,
-    ) -> Erasure:
-        """Erases payloads of a run, of one of its events, or of a person; the record still verifies and tells of it.
-
-        Effects that still need their payloads keep them, and the answer says which; when that is all there is, it
-        raises. `force` withdraws those effects of a subject that have not been entered. `rewrite` says whether the
-        store writes its files anew, so that no copy stays in their free space; writers wait meanwhile. Left away, a
-        SQLite file is rewritten and a PostgreSQL table is not. `dry_run` only says what would go, and what would stay.
-        """
-        return await asyncio.to_thread(
-            self._forgetting.erase, run_id, seq, fields, subject, _person(by), reason, force, dry_run, rewrite
-        )
-
-    async def prune(
-        self,
-        before: datetime | timedelta,
-        *,
-        by: Actor | str,
-        reason: str = "retention",
-        dry_run: bool = False,
-        rewrite: bool | None = None,
-    ) -> Erasure:
-        """Erases the payloads of effects that ended before a moment or are older than an age."""
-        return await asyncio.to_thread(self._forgetting.prune, before, _person(by), reason, dry_run, rewrite)
-
-    async def hold(
-        self, *, run_id: str | None = None, subject: str | None = None, by: Actor | str, reason: str
-    ) -> Hold:
-        """Keeps payloads of a run or of a person from being erased, until the hold is lifted."""
-        return await asyncio.to_thread(self._forgetting.hold, run_id, subject, _person(by), reason)
-
-    async def lift_hold(self, hold_id: str, *, by: Actor | str, reason: str) -> Hold:
-        """Ends a hold."""
-        return await asyncio.to_thread(self._forgetting.lift_hold, hold_id, _person(by), reason)
-
-    async def holds(self) -> list[Hold]:
-        """Lists the holds that stand."""
-        return await asyncio.to_thread(self._forgetting.holds)
-
-    async def get_effect(self, effect_id: str) -> Effect | None:
-        """Gives the effect with this id, or the only one whose id begins so."""
-        return await asyncio.to_thread(self._get_effect, effect_id)
-
-    async def find_by_key(self, key: str, *, scope: str | None = None) -> Effect | None:
-        """Gives the effect with this key; naming its scope (usually the run) spares reading all effects."""
-        return await asyncio.to_thread(self._find_by_key, key, scope)
-
-    async def effects(
-        self,
-        *,
-        status: Status | None = None,
-        tool: str | None = None,
-        run_id: str | None = None,
-        side_effect: SideEffect | None = None,
-        before: str | None = None,
-        limit: int = 100,
-    ) -> list[Effect]:
-        """List effects by id, newest first; pass the last one's id as `before` for the next page.
-
-        Within a millisecond the order is arbitrary. For the order of calls in a run, read `run_story`.
-        """
-        selected = self._filter(status, tool, run_id, side_effect, before, limit)
-        return await asyncio.to_thread(self._engine.store.effects, self.tenant, selected)
-
-    async def compensations(self, effects: Sequence[Effect]) -> dict[str, Effect]:
-        """Return the compensations of those effects that were compensated, by the id of the effect.
-
-        An effect stays `succeeded` when it is compensated: the compensation is an effect of its own. It is returned
-        while it runs, is in doubt or succeeded, and not if it failed or was never started.
-
-        Args:
-            effects: The effects to look at, such as a page of `effects()`.
-        """
-        return await asyncio.to_thread(self._compensations, effects)
-
-    async def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
-        """Lists a run's events in their order; pass the last one's number as `after` for the next page."""
-        return await asyncio.to_thread(self._events, run_id, after, limit)
-
-    async def seal(self) -> Note | None:
-        """Takes everything written so far into the journal and gives its signed head; None while there is nothing."""
-        return await asyncio.to_thread(self._seal)
-
-    async def tree_head(self) -> TreeHead | None:
-        """Gives the newest signed head of the journal, whoever signed it."""
-        return await asyncio.to_thread(self._tree_head)
-
-    async def receipt(self, event: Event) -> Receipt:
-        """Gives the proof that an event is in the journal: one file that verifies offline."""
-        return await asyncio.to_thread(self._receipt, event.run_id, event.seq)
-
-    async def export(
-        self,
-        path: str | Path,
-        *,
-        form: Form = "bundle",
-        run_id: str | None = None,
-        withhold: Iterable[str] = (),
-        payloads: bool = True,
-        force: bool = False,
-        progress: Callable[[int, int | None], None] | None = None,
-    ) -> Exported:
-        """Seals the journal and writes it, or one run of it, to a file or folder that verifies offline.
-
-        `form` is bundle, ndjson, csv, parquet or html. `withhold` names fields that stay here, such as args; with
-        `payloads=False` no value leaves at all.
-        """
-        return await asyncio.to_thread(self._export, path, form, run_id, withhold, payloads, force, progress)
-
-    async def continue_journal(self) -> TreeHead:
-        """Goes on from the database as it is although more was signed, and says so on the record; gives what is lost.
-
-        Only for a database that was set back, as by restoring an old backup, when no newer one can be had. What ended
-        since the backup stays ended, and a newer policy has to be applied again.
-        """
-        return await asyncio.to_thread(self._continue_journal)
-
-    async def rotate_keys(self) -> None:
-        """Puts a new key in the place of the one that signs, on the record of every tenant's journal."""
-        await asyncio.to_thread(self._engine.notary.rotate_keys)
-
-    async def revoke_key(self, name: str) -> None:
-        """Declares a retired key worthless beyond what is signed now, on the record of every tenant's journal."""
-        await asyncio.to_thread(self._engine.notary.revoke_key, name)
-
     async def _found(self, effect: str | Effect) -> Effect:
         return await asyncio.to_thread(self._find, effect)
+
+    close = _awaited(Ledger.close)
+    heartbeat = _awaited(Ledger.heartbeat)
+    settle_all = _awaited(Ledger.settle_all)
+    approve = _awaited(Ledger.approve)
+    deny = _awaited(Ledger.deny)
+    revoke_approval = _awaited(Ledger.revoke_approval)
+    edit_approval = _awaited(Ledger.edit_approval)
+    get_approval = _awaited(Ledger.get_approval)
+    view_approval = _awaited(Ledger.view_approval)
+    elsewhere = _awaited(Ledger.elsewhere)
+    approvals = _awaited(Ledger.approvals)
+    delegate = _awaited(Ledger.delegate)
+    end_delegation = _awaited(Ledger.end_delegation)
+    delegations = _awaited(Ledger.delegations)
+    grants = _awaited(Ledger.grants)
+    end_grant = _awaited(Ledger.end_grant)
+    apply_policy = _awaited(Ledger.apply_policy)
+    policy = _awaited(Ledger.policy)
+    stop = _awaited(Ledger.stop)
+    go = _awaited(Ledger.go)
+    stopped = _awaited(Ledger.stopped)
+    record = _awaited(Ledger.record)
+    record_all = _awaited(Ledger.record_all)
+    checkpoint = _awaited(Ledger.checkpoint)
+    end_run = _awaited(Ledger.end_run)
+    get_run = _awaited(Ledger.get_run)
+    runs = _awaited(Ledger.runs)
+    run_story = _awaited(Ledger.run_story)
+    follow_run = _awaited(Ledger.follow_run)
+    checkpoints = _awaited(Ledger.checkpoints)
+    verify_run = _awaited(Ledger.verify_run)
+    diff_runs = _awaited(Ledger.diff_runs)
+    export_packet = _awaited(Ledger.export_packet)
+    take_back_run = _awaited(Ledger.take_back_run)
+    import_packet = _awaited(Ledger.import_packet)
+    erase = _awaited(Ledger.erase)
+    prune = _awaited(Ledger.prune)
+    hold = _awaited(Ledger.hold)
+    lift_hold = _awaited(Ledger.lift_hold)
+    holds = _awaited(Ledger.holds)
+    get_effect = _awaited(Ledger.get_effect)
+    find_by_key = _awaited(Ledger.find_by_key)
+    effects = _awaited(Ledger.effects)
+    compensations = _awaited(Ledger.compensations)
+    events = _awaited(Ledger.events)
+    seal = _awaited(Ledger.seal)
+    tree_head = _awaited(Ledger.tree_head)
+    receipt = _awaited(Ledger.receipt)
+    export = _awaited(Ledger.export)
+    continue_journal = _awaited(Ledger.continue_journal)
+    rotate_keys = _awaited(Ledger.rotate_keys)
+    revoke_key = _awaited(Ledger.revoke_key)
+    start_run = _starting(Ledger.start_run)
+    resume_run = _starting(Ledger.resume_run)
+    fork_run = _starting(Ledger.fork_run)

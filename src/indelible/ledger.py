@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,13 +14,14 @@ from indelible.core.approvals.elsewhere import Elsewhere
 from indelible.core.approvals.grants import Delegation, Grant, GrantTerms
 from indelible.core.commands import Begun, MayRun
 from indelible.core.effects import walk
-from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall
+from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall, check_name
+from indelible.core.effects.compensations import by_effect, compensation_ref
 from indelible.core.effects.effect import Actor, Claim, Effect, Outcome, Status
 from indelible.core.effects.reconciling import Reconciled, Selection
 from indelible.core.effects.settlements import SettledAll
 from indelible.core.effects.stops import Stop
 from indelible.core.events import Event
-from indelible.core.journal.notes import Note, TreeHead
+from indelible.core.journal.notes import Note, TreeHead, parse_head
 from indelible.core.journal.receipts import Receipt
 from indelible.core.privacy.forgetting import Erasure, Hold
 from indelible.core.runs.commands import Told
@@ -32,6 +34,8 @@ from indelible.engine.opening import OpenedDesk
 from indelible.engine.running import Compensated
 from indelible.engine.stops import Stops
 from indelible.errors import LeaseLost
+from indelible.journal.sealing import receipt_of
+from indelible.runs.telling import happening_of, happenings_of
 
 if TYPE_CHECKING:
     from indelible.core.runs.diff import RunDifference
@@ -55,7 +59,14 @@ class Ledger(OpenedDesk):
         End your calls first: a handler that returns later gets `ResultNotRecorded`, and its effect is in doubt.
         While the interpreter shuts down, this does nothing: what was recorded stays, and the next process seals it.
         """
-        self._close()
+        # When the interpreter shuts down, threads stand still, maybe with a lock. The system closes what is open.
+        if sys.is_finalizing():
+            return
+        if self._runs is not None:
+            self._runs.close()
+        if self._outbox is not None:
+            self._outbox.close()
+        self._engine.close()
 
     def run(
         self,
@@ -378,11 +389,12 @@ class Ledger(OpenedDesk):
         actor: str | None = None,
     ) -> Told:
         """Records an event of a run by hand, durable when this returns; a known side effect is told as skipped."""
-        return self._run_desk().record(run_id, event_type, payload, step, side_effect, side_effect_key, actor)
+        happening = happening_of(event_type, payload, step, side_effect, side_effect_key, actor)
+        return self._run_desk().keeping.tell(run_id, None, [happening]).told[0]
 
     def record_all(self, run_id: str, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
         """Records many events of a run by hand, all of them or none; each is a mapping of the words of `record`."""
-        return self._run_desk().record_all(run_id, events)
+        return self._run_desk().keeping.tell(run_id, None, happenings_of(events)).told
 
     def checkpoint(
         self,
@@ -615,11 +627,16 @@ class Ledger(OpenedDesk):
         Args:
             effects: The effects to look at, such as a page of `effects()`.
         """
-        return self._compensations(effects)
+        made = [effect for effect in effects if effect.status == "succeeded"]
+        if not made:
+            return {}
+        return by_effect(made, self._engine.store.look([compensation_ref(effect) for effect in made]).effects)
 
     def events(self, run_id: str, *, after: int = -1, limit: int = 1000) -> list[Event]:
         """Lists a run's events in their order; pass the last one's number as `after` for the next page."""
-        return self._events(run_id, after, limit)
+        check_name("run_id", run_id)
+        check_limit(limit)
+        return self._engine.store.events(self.tenant, run_id, after, limit)
 
     def seal(self) -> Note | None:
         """Takes everything written so far into the journal and gives its signed head; None while there is nothing."""
@@ -627,11 +644,12 @@ class Ledger(OpenedDesk):
 
     def tree_head(self) -> TreeHead | None:
         """Gives the newest signed head of the journal, whoever signed it."""
-        return self._tree_head()
+        note = self._engine.notary.newest_head()
+        return None if note is None else parse_head(note.text)
 
     def receipt(self, event: Event) -> Receipt:
         """Gives the proof that an event is in the journal: one file that verifies offline."""
-        return self._receipt(event.run_id, event.seq)
+        return receipt_of(self._engine.recorded, self.tenant, event.run_id, event.seq)
 
     def export(
         self,
@@ -649,7 +667,21 @@ class Ledger(OpenedDesk):
         `form` is bundle, ndjson, csv, parquet or html. `withhold` names fields that stay here, such as args; with
         `payloads=False` no value leaves at all.
         """
-        return self._export(path, form, run_id, withhold, payloads, force, progress)
+        # Only whoever exports loads what writes bundles, tables and pages.
+        from indelible.journal.exports.exporting import export
+        from indelible.journal.exports.selecting import Disclosure, OfRun
+
+        self.seal()
+        return export(
+            self._engine.recorded,
+            self.tenant,
+            path,
+            form=form,
+            selection=None if run_id is None else OfRun(run_id),
+            disclosure=Disclosure(frozenset(withhold), is_without_payloads=not payloads),
+            force=force,
+            progress=progress,
+        )
 
     def continue_journal(self) -> TreeHead:
         """Goes on from the database as it is although more was signed, and says so on the record; gives what is lost.
@@ -657,7 +689,7 @@ class Ledger(OpenedDesk):
         Only for a database that was set back, as by restoring an old backup, when no newer one can be had. What ended
         since the backup stays ended, and a newer policy has to be applied again.
         """
-        return self._continue_journal()
+        return self._engine.notary.sealer().resume_after_loss().lost
 
     def rotate_keys(self) -> None:
         """Puts a new key in the place of the one that signs, on the record of every tenant's journal."""

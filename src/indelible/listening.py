@@ -10,6 +10,7 @@ import socket
 import sys
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from socketserver import TCPServer
 from threading import BoundedSemaphore, Lock
 from time import monotonic
@@ -17,6 +18,14 @@ from typing import Any
 
 PLAIN = "text/plain; charset=utf-8"
 MOST_CONNECTIONS = 64
+
+
+def is_loopback(host: str) -> bool:
+    """Does this host name or address mean this machine and no other?"""
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 class Listener(ThreadingHTTPServer):

@@ -12,9 +12,8 @@ import pytest
 from indelible import Ledger
 from indelible.core.filtering.reading import parse
 from indelible.errors import BadCall
-from indelible.journal.exports.csv_rows import harmless
 from indelible.journal.exports.exporting import export
-from indelible.journal.exports.flat import COLUMNS, NUMBERS
+from indelible.journal.exports.flat import COLUMNS, NUMBERS, harmless
 from indelible.journal.exports.selecting import Disclosure, OfRun
 from tests.journal.exported import SLY, call, store_of, work
 from tests.stores.database import open_file

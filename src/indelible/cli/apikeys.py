@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import cast
 
 import click
 
@@ -15,10 +15,10 @@ from indelible.cli.opening import ASK_THE_SERVER, about_ledger, open_here, where
 from indelible.cli.options import InOrder, by_option
 from indelible.cli.show import say_json, timestamp, visible
 from indelible.core.effects.effect import Actor
-from indelible.core.events import instant
+from indelible.core.events import instant_or_none
 from indelible.core.people.credentials import Credential
 from indelible.core.scopes import SCOPES, Scope
-from indelible.server.signin.credentials import Credentials
+from indelible.server.signin.credentials import Credentials, credential_shown
 from indelible.server.signin.sightings import last_seen
 
 
@@ -54,7 +54,7 @@ def create(name: str, scopes: tuple[str, ...], expires: str | None, principal: s
             name, cast("tuple[Scope, ...]", scopes), by=Actor(by), expires_at=until, principal=principal
         )
     if place.is_json:
-        say_json({"token": str(token), "apikey": credential_json(given)})
+        say_json({"token": str(token), "apikey": credential_shown(given)})
         return
     print(f"{given.id}: for {visible(given.name)} ({given.kind}), scope {', '.join(given.scopes)}, {_until(given)}.")
     print(f"\n  {token}\n\nKeep it now: it is not shown again. Send it as: Authorization: Bearer …")
@@ -70,7 +70,7 @@ def list_keys() -> None:
         found = Credentials(store, place.tenant).all()
         used = {one.id: last_seen(store, place.tenant, one.id) for one in found}
     if place.is_json:
-        shown = [credential_json(one) | {"last_used": _moment(used[one.id])} for one in found]
+        shown = [credential_shown(one) | {"last_used": instant_or_none(used[one.id])} for one in found]
         say_json({"tenant": place.tenant, "apikeys": shown})
         return
     rows = [(one.id, one.name, ", ".join(one.scopes), one.given_by, _until(one), _used(used[one.id])) for one in found]
@@ -88,26 +88,7 @@ def revoke(key_id: str, by: str) -> None:
     with open_here(place, ASK_THE_SERVER) as ledger:
         known = Credentials(store_behind(ledger), place.tenant)
         over = known.revoke(only([one.id for one in known.all()], key_id, "token", "apikeys list"), by=Actor(by))
-    place.say({"apikey": credential_json(over)}, f"{over.id}: {visible(over.name)} is no longer let in.")
-
-
-def credential_json(credential: Credential) -> dict[str, Any]:
-    """Gives what may be shown of a credential."""
-    return {
-        "id": credential.id,
-        "name": credential.name,
-        "kind": credential.kind,
-        "scopes": list(credential.scopes),
-        "principal": credential.principal,
-        "given_by": credential.given_by,
-        "created_at": instant(credential.created_at),
-        "expires_at": None if credential.expires_at is None else instant(credential.expires_at),
-        "is_revoked": credential.is_revoked,
-    }
-
-
-def _moment(at: datetime | None) -> str | None:
-    return None if at is None else instant(at)
+    place.say({"apikey": credential_shown(over)}, f"{over.id}: {visible(over.name)} is no longer let in.")
 
 
 def _used(at: datetime | None) -> str:

@@ -14,12 +14,13 @@ from indelible import Actor, Ledger
 from indelible.cli.approvals.finding import find_approval
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
-from indelible.cli.options import InOrder, limit_option
+from indelible.cli.options import InOrder, limit_option, listen_option
 from indelible.cli.show import age, count, say_json, table, visible
-from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_sheet, read_delivery
+from indelible.core.approvals.deliveries import DELIVERY_STATUSES, Delivery, delivery_ref, delivery_sheet, read_delivery
 from indelible.core.commands import Keep, Outrun
 from indelible.core.effects.effect import SYSTEM
-from indelible.core.events import instant
+from indelible.core.events import instant_or_none
+from indelible.core.paging import read_sheet
 from indelible.core.sheets import SheetFilter
 from indelible.engine.finding import Found
 from indelible.errors import BadCall
@@ -143,7 +144,7 @@ def _as_json(delivery: Delivery) -> dict[str, Any]:
         "about": delivery.about,
         "approval_id": delivery.approval_id,
         "attempts": delivery.attempts,
-        "due_at": None if delivery.due_at is None else instant(delivery.due_at),
+        "due_at": instant_or_none(delivery.due_at),
         "error": delivery.error,
         "receipt": dict(delivery.receipt),
     }
@@ -187,10 +188,10 @@ def _dead(ledger: Ledger, channel: str | None) -> list[Delivery]:
 
 
 def _found(ledger: Ledger, delivery_id: str) -> Delivery:
-    sheets = ledger._engine.store.sheets(ledger.tenant, SheetFilter(kind="delivery", id=delivery_id, limit=1))
-    if not sheets or sheets[0].body is None:
+    sheet = read_sheet(ledger._engine.store, ledger.tenant, delivery_ref(delivery_id))
+    if sheet is None or sheet.body is None:
         raise BadCall(f"no message has the id {delivery_id}; see: indelible channels deliveries")
-    return read_delivery(sheets[0])
+    return read_delivery(sheet)
 
 
 def _renew(ledger: Ledger, delivery: Delivery) -> bool:
@@ -206,15 +207,7 @@ def _renew(ledger: Ledger, delivery: Delivery) -> bool:
 
 @channels.command(name="slack-listen")
 @click.option("--channel", "name", help="The Slack channel of the file; needed when it has more than one.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    default=8788,
-    show_default=True,
-    help="At which port; 0 takes any free one.",
-)
+@listen_option(8788)
 @channels_file
 @about_ledger
 def slack_listen(name: str | None, host: str, port: int, path: Path) -> int:

@@ -10,12 +10,13 @@ from typing import Any
 import click
 
 from indelible import Event, Ledger
-from indelible.cli.filtering import filter_option, finding_in, said, with_query
+from indelible.cli.filtering import filter_option, said, with_query
 from indelible.cli.opening import about_ledger, open_to_read, where
 from indelible.cli.show import count, say_json, table, timestamp, visible
 from indelible.core.events import NO_EVENTS, Head
 from indelible.core.filtering.filters import Query
 from indelible.core.journal.chain import Broken, Intact, check_chain
+from indelible.engine.finding import Finding
 from indelible.errors import BadCall
 
 PAGE = 1000
@@ -40,7 +41,7 @@ def events(run_id: str, after: int | None, limit: int, query: Query) -> int:
         start = NO_EVENTS if after is None else _head_at(ledger, run_id, after)
         found = list(islice(read_run(ledger, run_id, start.length - 1), limit + 1))
         address = ledger.address
-        finding = finding_in(ledger)
+        finding = Finding.of(ledger)
         checked = found[:limit]
         shown = [event for event in checked if finding.is_event_asked_for(query, event)] if query.terms else checked
     if not found and after is None:

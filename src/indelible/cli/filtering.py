@@ -7,11 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from indelible import Ledger
 from indelible.cli.show import visible
 from indelible.core.filtering.filters import Query, Resource
 from indelible.core.filtering.reading import parse
-from indelible.engine.finding import Finding
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -23,11 +21,6 @@ def filter_option(resource: Resource, example: str) -> Callable[[F], F]:
         return parse(value or "", resource)
 
     return click.option("--filter", "query", metavar="FILTER", callback=read, help=f"Only what fits, as in: {example}")
-
-
-def finding_in(ledger: Ledger) -> Finding:
-    """Gives what finds things in a ledger."""
-    return Finding(ledger._engine.store, ledger.tenant, ledger._run_desk().keeping)
 
 
 def said(chosen: dict[str, Any], query: Query) -> str:

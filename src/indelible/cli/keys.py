@@ -14,7 +14,7 @@ from indelible.cli.opening import about_ledger, open_here, where
 from indelible.cli.options import InOrder
 from indelible.cli.quiet import unlogged
 from indelible.cli.show import age, say_json, table, visible
-from indelible.core.events import instant
+from indelible.core.events import instant_or_none
 from indelible.errors import KeyUnusable
 from indelible.journal.keys.ring import KeyRing, RingKey
 from indelible.journal.keys.writers import VARIABLE, WriterKeys
@@ -38,7 +38,7 @@ def _as_json(key: RingKey, ring: KeyRing, origin: str) -> dict[str, Any]:
     return {
         "id": key.id,
         "status": key.status,
-        "created": None if key.created is None else instant(key.created),
+        "created": instant_or_none(key.created),
         "file": str(key.path),
         "public": ring.export_public(origin, key.id),
     }

@@ -50,6 +50,23 @@ def by_option(function: F) -> F:
     )(function)
 
 
+def listen_option(port: int) -> Callable[[F], F]:
+    """Give a command --host and --port, where it listens."""
+
+    def add(function: F) -> F:
+        chosen = click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            metavar="N",
+            default=port,
+            show_default=True,
+            help="At which port; 0 takes any free one.",
+        )(function)
+        return click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")(chosen)
+
+    return add
+
+
 def user_name() -> str:
     """Names the user of the operating system."""
     try:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _PLURALS = {"person": "people", "entry": "entries"}
 _WIDEST = 100  # a column
+_MOST_ON_A_LINE = 2000
 _GOES_ON = "↳ "
 _COLOURS = {  # of statuses, as a terminal names them
     "succeeded": "32",
@@ -55,10 +56,10 @@ def pretty_json(recorded: bytes, indent: str = "") -> str:
     return "\n".join(indent + line for line in text.split("\n"))
 
 
-def one_line_json(recorded: bytes, most: int = 2000) -> str:
+def one_line_json(recorded: bytes) -> str:
     """Shows recorded bytes on one line, cut when it is very long."""
     text = visible_json(recorded.decode("utf-8", "backslashreplace"))
-    return text if len(text) <= most else f"{text[:most]}… ({len(recorded)} bytes)"
+    return text if len(text) <= _MOST_ON_A_LINE else f"{text[:_MOST_ON_A_LINE]}… ({len(recorded)} bytes)"
 
 
 def say_json(content: object) -> None:
@@ -192,6 +193,8 @@ def effect_json(effect: Effect, undone: Effect | None = None) -> dict[str, Any]:
         effect: The effect.
         undone: The effect that compensated it, if one did.
     """
+    from indelible.core.events import instant, instant_or_none
+
     compensation = {} if undone is None else {"compensation": {"id": undone.id, "status": undone.status}}
     return {
         "id": effect.id,
@@ -206,18 +209,13 @@ def effect_json(effect: Effect, undone: Effect | None = None) -> dict[str, Any]:
         "call_id": effect.call_id,
         "status": effect.status,
         "attempt": effect.attempt,
-        "lease_until": _instant(effect.lease_until),
-        "created_at": _instant(effect.created_at),
-        "updated_at": _instant(effect.updated_at),
+        "lease_until": instant_or_none(effect.lease_until),
+        "created_at": instant(effect.created_at),
+        "updated_at": instant(effect.updated_at),
         "args": recorded_json(effect.args_json),
-        detail_name(effect): recorded_json(effect.detail_json),
+        effect.detail_field: recorded_json(effect.detail_json),
         **compensation,
     }
-
-
-def detail_name(effect: Effect) -> str:
-    """Says what an effect's detail is in its status."""
-    return {"succeeded": "result", "failed": "error"}.get(effect.status, "reason")
 
 
 def recorded_json(recorded: bytes | None) -> Any:
@@ -228,9 +226,3 @@ def recorded_json(recorded: bytes | None) -> Any:
         return json.loads(recorded)
     except ValueError:
         return {"unreadable": recorded.hex()}
-
-
-def _instant(at: datetime | None) -> str | None:
-    from indelible.core.events import instant
-
-    return None if at is None else instant(at)

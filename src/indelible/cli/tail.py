@@ -11,7 +11,7 @@ import click
 
 from indelible.cli.behind import store_behind
 from indelible.cli.ending import until_ended
-from indelible.cli.filtering import filter_option, finding_in, said
+from indelible.cli.filtering import filter_option, said
 from indelible.cli.opening import about_ledger, open_to_read, where
 from indelible.cli.show import timestamp, visible
 from indelible.core.events import Event
@@ -41,12 +41,12 @@ def tail(query: Query, once: bool) -> None:
     with open_to_read(place) as ledger:
         is_from_before = once or any(isinstance(term, Since) for term in query.terms)
         size = store_behind(ledger).journal.tree(ledger.tenant).size
-        after = finding_in(ledger).before_since(query, None) if is_from_before else size - 1
+        after = Finding.of(ledger).before_since(query, None) if is_from_before else size - 1
         if not place.is_json:
             print(f"Filter: {said({}, query)}.", flush=True)
         with until_ended():
             while True:
-                after = _say_new(finding_in(ledger), query, after, is_json=place.is_json)
+                after = _say_new(Finding.of(ledger), query, after, is_json=place.is_json)
                 if once:
                     return
                 time.sleep(_LOOK_EVERY)  # there is no bell for what comes into the journal

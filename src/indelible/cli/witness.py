@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from indelible.cli.ending import handling, until_ended, until_stopped
-from indelible.cli.options import InOrder
+from indelible.cli.options import InOrder, listen_option
 from indelible.cli.show import count, say_json, visible
 from indelible.core.events import instant
 from indelible.core.journal.journal import Prove
@@ -94,15 +94,7 @@ def show_key(key_file: Path, name: str | None, is_json: bool) -> None:
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder that remembers what was cosigned.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65_535),
-    metavar="N",
-    default=7420,
-    show_default=True,
-    help="At which port; 0 takes any free one.",
-)
+@listen_option(7420)
 @JSON
 def serve(key_file: Path, logs: Sequence[PublicKey], state: Path, host: str, port: int, is_json: bool) -> None:
     """Be a witness until interrupted.
@@ -110,9 +102,9 @@ def serve(key_file: Path, logs: Sequence[PublicKey], state: Path, host: str, por
     Cosigns heads of the journals named with --log, for whoever sends them. Key and state belong together: a witness
     that forgets what it cosigned is none.
     """
-    from indelible.journal.witnesses.asking import is_loopback
     from indelible.journal.witnesses.cosigner import Cosigner, HeadFolder, hold_key, read_key
     from indelible.journal.witnesses.server import WitnessServer
+    from indelible.listening import is_loopback
 
     key = read_key(key_file)
     with ExitStack() as stack:

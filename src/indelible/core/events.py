@@ -68,10 +68,15 @@ class Event:
     """Shows that a holder of the ledger's writer keys wrote it, if rows carry macs."""
 
     def read(self) -> dict[str, Any]:
-        """Gives the body's fields."""
+        """Return the body's fields."""
         content = decode(self.body)
         assert isinstance(content, dict)
         return content
+
+    @property
+    def at(self) -> datetime:
+        """Return the time at which it was written."""
+        return datetime.fromisoformat(self.read()["at"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +116,11 @@ def moment_after(start: datetime, microseconds: int) -> datetime:
 def instant(at: datetime) -> str:
     """Writes a moment as RFC 3339 in UTC, always with six decimals."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def instant_or_none(at: datetime | None) -> str | None:
+    """Write a moment as `instant` does, if there is one."""
+    return None if at is None else instant(at)
 
 
 def effect_event(

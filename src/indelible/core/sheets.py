@@ -35,6 +35,10 @@ class SheetRef(NamedTuple):
     id: str
 
 
+POLICY_REF = SheetRef("policy", "current")
+"""Locates the policy in force."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
     """Is one piece of state: `version` counts its changes, and `due_at` says when somebody should look at it again.

@@ -19,7 +19,9 @@ from indelible.core.approvals.grants import (
     Grant,
     GrantTerms,
     delegation_for,
+    delegation_ref,
     delegation_sheet,
+    grant_ref,
     grant_sheet,
     pinned_digest,
     read_delegation,
@@ -27,7 +29,7 @@ from indelible.core.approvals.grants import (
 )
 from indelible.core.approvals.rendering import Shown
 from indelible.core.approvals.revoked import people_behind
-from indelible.core.approvals.sheets import read_approval
+from indelible.core.approvals.sheets import approval_ref, read_approval
 from indelible.core.approvals.stuck import Stuck, people_named, why_stuck
 from indelible.core.commands import (
     AboutApproval,
@@ -49,9 +51,10 @@ from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import SYSTEM, Actor, Effect
 from indelible.core.events import Payload, facts_json
 from indelible.core.journal.journal import JOURNAL_RUN
+from indelible.core.paging import read_sheet
 from indelible.core.privacy.redaction import Screen
 from indelible.core.rights import permitted
-from indelible.core.sheets import Sheet, SheetFilter, SheetRef, body_of
+from indelible.core.sheets import POLICY_REF, Sheet, SheetFilter, SheetRef, body_of
 from indelible.core.values.canonical import decode, encode
 from indelible.core.values.differences import Difference, differences
 from indelible.engine.elsewhere import read_elsewhere
@@ -131,8 +134,8 @@ class Approving:
             check_name("approval id", approval_id)
         except BadCall:
             return None
-        found = self._sheets(SheetFilter(kind="approval", id=approval_id, limit=1))
-        return found[0] if found else None
+        found = read_sheet(self._engine.store, self._tenant, approval_ref(approval_id))
+        return None if found is None else approval_on(found)
 
     def find(self, name: str | Approval) -> Approval:
         """Finds an approval by its id, or by the id of its effect; raises when there is none."""
@@ -214,8 +217,7 @@ class Approving:
             unread = set(people)
             while unread:
                 for ref in unread:
-                    found = store.sheets(self._tenant, SheetFilter(kind=ref.kind, id=ref.id, limit=1))
-                    people[ref] = found[0] if found else None
+                    people[ref] = read_sheet(store, self._tenant, ref)
                 unread = people_behind(people) - people.keys()
         found_stuck = ((approval.id, why_stuck(approval, people)) for approval in pending)
         return {id_: stuck for id_, stuck in found_stuck if stuck is not None}
@@ -306,7 +308,7 @@ class Approving:
             signature=signature,
             delegation_id=self._delegation_of(approval, by, is_approval=is_approval),
             grant=grant,
-            grant_id="" if grant is None else f"grt_{mint.effect_id().removeprefix('eff_')}",
+            grant_id="" if grant is None else mint.new_id("grt"),
             pinned="" if grant is None else self._pinned(self._effect_of(approval), grant),
             version=version,
         )
@@ -449,16 +451,18 @@ class Approving:
         if by.kind != "person":
             raise BadCall(f"only people delegate, and {by.id} is {by.kind}")
         check_name("to", to)
-        delegation = Delegation(id=self._id("dlg"), giver=by.id, to=to, until=until, credential=by.credential)
+        delegation = Delegation(
+            id=self._engine.mint.new_id("dlg"), giver=by.id, to=to, until=until, credential=by.credential
+        )
         self._tell("delegation_given", by, delegation_sheet(delegation), reason)
         return delegation
 
     def end_delegation(self, delegation_id: str, by: Actor, reason: str) -> Delegation:
         """Ends a delegation before its time."""
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="delegation", id=delegation_id, limit=1))
-        if not found or found[0].body is None:
+        found = read_sheet(self._engine.store, self._tenant, delegation_ref(delegation_id))
+        if found is None or found.body is None:
             raise UnknownPermission(f"no delegation has the id {delegation_id}")
-        before = read_delegation(found[0])
+        before = read_delegation(found)
         if before.is_ended:
             return before
         over = replace(before, version=before.version + 1, is_ended=True)
@@ -478,10 +482,10 @@ class Approving:
 
     def end_grant(self, grant_id: str, by: Actor, reason: str) -> Grant:
         """Withdraws a standing grant."""
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="grant", id=grant_id, limit=1))
-        if not found or found[0].body is None:
+        found = read_sheet(self._engine.store, self._tenant, grant_ref(grant_id))
+        if found is None or found.body is None:
             raise UnknownPermission(f"no grant has the id {grant_id}")
-        grant = read_grant(found[0])
+        grant = read_grant(found)
         if grant.is_over:  # nothing is left to withdraw, and nothing follows the end of a grant
             return grant
         over = grant.withdrawn()
@@ -492,10 +496,10 @@ class Approving:
 
     def policy(self) -> tuple[Mapping[str, Any], str] | None:
         """Gives the content and the version of the policy kept in the ledger; None when there is none."""
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="policy", id="current", limit=1))
-        if not found or found[0].body is None:
+        found = read_sheet(self._engine.store, self._tenant, POLICY_REF)
+        if found is None or found.body is None:
             return None
-        kept = found[0].read()
+        kept = found.read()
         return kept["content"], kept["version"]
 
     def apply_policy(
@@ -512,12 +516,12 @@ class Approving:
             raise BadCall(f"{by.id} is an agent; the rules it is under are not its to make, so let a person apply them")
         content = named if isinstance(named, Mapping) else load_content(Path(named))
         policy = policy_of(content)
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="policy", id="current", limit=1))
+        found = read_sheet(self._engine.store, self._tenant, POLICY_REF)
         body = body_of({"content": dict(content), "version": policy.version})
-        first = Sheet(kind="policy", id="current", status="active", body=body)
-        sheet = found[0].after(status="active", body=body) if found else first
+        first = Sheet(kind=POLICY_REF.kind, id=POLICY_REF.id, status="active", body=body)
+        sheet = first if found is None else found.after(status="active", body=body)
         # One that cannot be read has no version, and is replaced by whoever does not ask for one.
-        in_force = str(found[0].read().get("version", "")) if found and found[0].body is not None else ""
+        in_force = "" if found is None or found.body is None else str(found.read().get("version", ""))
         if instead_of not in (None, in_force):  # and if that changes before this is written, it is not written
             raise IllegalMove(f"the policy is at version {in_force} now, not {instead_of}; look at it again")
         self._tell("policy_applied", by, sheet, reason, run_id=JOURNAL_RUN, version=policy.version)
@@ -538,9 +542,6 @@ class Approving:
         )
         if isinstance(self._engine.write_alone(command), Outrun):
             raise IllegalMove(f"{sheet.kind} {sheet.id} was changed by somebody else meanwhile; look at it again")
-
-    def _id(self, prefix: str) -> str:
-        return f"{prefix}_{self._engine.mint.effect_id().removeprefix('eff_')}"
 
 
 def approval_on(sheet: Sheet) -> Approval | None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Generator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, get_args, overload
 
@@ -24,26 +22,21 @@ from indelible.core.effects.calls import (
     ToolCall,
     check_name,
 )
-from indelible.core.effects.compensations import by_effect, compensation_ref
 from indelible.core.effects.effect import SYSTEM, Actor, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.effects.meaning import meaning_of
 from indelible.core.effects.reconciling import Reconciled, reconciled
 from indelible.core.effects.requests import Mint, Prepared, Recall, Request, Walk
-from indelible.core.events import Event
-from indelible.core.journal.notes import Note, TreeHead, parse_head
-from indelible.core.journal.receipts import Receipt
+from indelible.core.journal.notes import Note
 from indelible.core.ports import Filter
 from indelible.core.values.canonical import decode, encode
 from indelible.engine.entering import Handler
 from indelible.engine.preparing import NOTHING_SAID, Preparing
 from indelible.errors import BadCall, EffectInDoubt, UnknownEffect
-from indelible.journal.sealing import receipt_of
 from indelible.tool import Tool, ToolDecorator
 
 if TYPE_CHECKING:
     from indelible.aio import AsyncLedger
     from indelible.engine.settling import Settling
-    from indelible.journal.exports.exporting import Exported, Form
     from indelible.ledger import Ledger
     from indelible.runs.desk import RunsDesk
 
@@ -65,21 +58,12 @@ class Desk(Preparing):
         if self._runs is None:
             from indelible.runs.desk import RunsDesk
 
-            self._runs = RunsDesk(self, self._actor)
+            self.__dict__.setdefault("_runs", RunsDesk(self, self._actor))  # one, whichever threads ask first
+        assert self._runs is not None
         return self._runs
 
     def _await_sealed(self, run_id: str, seq: int) -> None:
         self._engine.notary.await_event(run_id, seq)
-
-    def _close(self) -> None:
-        # When the interpreter shuts down, threads stand still, maybe with a lock. The system closes what is open.
-        if sys.is_finalizing():
-            return
-        if self._runs is not None:
-            self._runs.close()
-        if self._outbox is not None:
-            self._outbox.close()
-        self._engine.close()
 
     @property
     def blocking(self) -> Ledger:
@@ -304,42 +288,6 @@ class Desk(Preparing):
     def _seal(self) -> Note | None:
         return self._engine.notary.seal()
 
-    def _tree_head(self) -> TreeHead | None:
-        note = self._engine.notary.newest_head()
-        return None if note is None else parse_head(note.text)
-
-    def _export(
-        self,
-        path: str | Path,
-        form: Form,
-        run_id: str | None,
-        withhold: Iterable[str],
-        payloads: bool,
-        force: bool,
-        progress: Callable[[int, int | None], None] | None,
-    ) -> Exported:
-        # Only whoever exports loads what writes bundles, tables and pages.
-        from indelible.journal.exports.exporting import export
-        from indelible.journal.exports.selecting import Disclosure, OfRun
-
-        self._seal()
-        return export(
-            self._engine.recorded,
-            self.tenant,
-            path,
-            form=form,
-            selection=None if run_id is None else OfRun(run_id),
-            disclosure=Disclosure(frozenset(withhold), is_without_payloads=not payloads),
-            force=force,
-            progress=progress,
-        )
-
-    def _continue_journal(self) -> TreeHead:
-        return self._engine.notary.sealer().resume_after_loss().lost
-
-    def _receipt(self, run_id: str, seq: int) -> Receipt:
-        return receipt_of(self._engine.recorded, self.tenant, run_id, seq)
-
     # Reading
 
     def _get_effect(self, effect_id: str) -> Effect | None:
@@ -362,11 +310,6 @@ class Desk(Preparing):
             raise BadCall(f"{key!r} is no key; a key has {_KEY_DIGITS} hexadecimal digits")
         return self._engine.store.find_by_key(self.tenant, key, scope)
 
-    def _events(self, run_id: str, after: int, limit: int) -> list[Event]:
-        check_name("run_id", run_id)
-        check_limit(limit)
-        return self._engine.store.events(self.tenant, run_id, after, limit)
-
     def _find(self, name: str | Effect) -> Effect:
         """Finds an effect by its id, the beginning of its id, or its key; raises when there is none."""
         if isinstance(name, Effect):
@@ -383,12 +326,6 @@ class Desk(Preparing):
         if effect.tenant != self.tenant:
             raise UnknownEffect(f"no effect of tenant {self.tenant!r} has the id {effect.id}")
         return effect
-
-    def _compensations(self, effects: Sequence[Effect]) -> dict[str, Effect]:
-        made = [effect for effect in effects if effect.status == "succeeded"]
-        if not made:
-            return {}
-        return by_effect(made, self._engine.store.look([compensation_ref(effect) for effect in made]).effects)
 
     def _filter(
         self,

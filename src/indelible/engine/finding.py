@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from indelible.core.approvals.approval import Approval
 from indelible.core.effects.calls import SideEffect
@@ -30,6 +30,9 @@ from indelible.core.sheets import Sheet, SheetFilter
 from indelible.engine.approving import approval_on
 from indelible.journal.exports.excerpt import agents_in
 from indelible.runs.keeping import RunKeeping
+
+if TYPE_CHECKING:
+    from indelible.engine.desk import Desk
 
 MOST_LOOKED_AT = 5000
 """Is how many rows one page looks at."""
@@ -64,6 +67,11 @@ class Finding:
         self._now = now or datetime.now(UTC)
         self._agent_of = agents_in(store, tenant)
 
+    @classmethod
+    def of(cls, ledger: Desk) -> Finding:
+        """Return what finds things of a ledger's tenant."""
+        return cls(ledger._engine.store, ledger.tenant, ledger._run_desk().keeping)
+
     def effects(self, query: Query, selected: Filter) -> Found[Effect, str]:
         """Finds effects, newest first, after `selected.before`; the page ends early when its values are many bytes."""
         narrowed = replace(
@@ -96,7 +104,7 @@ class Finding:
         sizes: dict[str, int] = {}
 
         def args_of(approval: Approval) -> bytes | None:
-            found = self._args_of(approval)
+            found = args_asked_about(self._store, approval)
             sizes[approval.id] = len(found or b"")
             return found
 
@@ -202,10 +210,11 @@ class Finding:
         newest = id_at(prefix, until, CLOCKS_APART)
         return newest if before is None else min(before, newest)
 
-    def _args_of(self, approval: Approval) -> bytes | None:
-        """Gives the arguments an approval is about, while they are those of its effect."""
-        effect = self._store.look([approval.ref]).effects[0]
-        return effect.args_json if effect is not None and effect.opened_seq == approval.args_seq else None
+
+def args_asked_about(store: Store, approval: Approval) -> bytes | None:
+    """Return the arguments an approval is about, while they are those of its effect."""
+    effect = store.look([approval.ref]).effects[0]
+    return effect.args_json if effect is not None and effect.opened_seq == approval.args_seq else None
 
 
 def number_of(event: Event | Entry) -> int:

@@ -20,6 +20,7 @@ from indelible.core.effects.from_arguments import resource_of
 from indelible.core.effects.identity import resource_name
 from indelible.core.effects.requests import Judged, Prepared
 from indelible.core.effects.tightening import at_least
+from indelible.core.paging import read_sheet
 from indelible.core.policy.verdicts import (
     ALLOWED,
     Charge,
@@ -31,7 +32,7 @@ from indelible.core.policy.verdicts import (
     keeping,
 )
 from indelible.core.ports import Store
-from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.sheets import POLICY_REF, Sheet, SheetFilter
 from indelible.core.values.canonical import decode
 from indelible.forks import after_fork
 from indelible.runs.limits import RunLimits
@@ -92,8 +93,7 @@ class Judging:
         with self._lock:
             if not self.is_due:
                 return
-            found = self._store.sheets(self._tenant, SheetFilter(kind="policy", id="current", limit=1))
-            self._take(found[0] if found else None)
+            self._take(read_sheet(self._store, self._tenant, POLICY_REF))
             self._limits.refresh()
             self._looked_at = time.monotonic()
 

@@ -48,12 +48,16 @@ class SystemMint:
         return Stamp(at=datetime.now(UTC), actor=actor, salts=salts)
 
     def effect_id(self) -> str:
+        """Return an id for an effect."""
+        return self.new_id("eff")
+
+    def new_id(self, kind: str) -> str:
         """Return an id that begins with the time, so that new rows lie together and a list shows the newest first.
 
         Twelve digits are the millisecond, three its fraction. Clocks of two machines differ, so the order inside a run
         comes from its events: `core.runs.ordering`.
         """
-        return f"eff_{(time.time_ns() << 12) // 1_000_000:015x}{self._random(7).hex()[1:]}"
+        return f"{kind}_{(time.time_ns() << 12) // 1_000_000:015x}{self._random(7).hex()[1:]}"
 
     def token(self) -> str:
         """Gives a secret that nobody can guess."""

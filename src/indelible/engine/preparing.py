@@ -71,6 +71,7 @@ NOTHING_SAID = Said()
 class Preparing:
     """Knows the tenant, the defaults and the tools of a ledger, and prepares every call."""
 
+    _runs: RunsDesk | None = None
     _binders: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = MappingProxyType({})
     """Bind arguments of tools that are not declared here, by name: a server has them from its file of tools."""
 
@@ -110,7 +111,6 @@ class Preparing:
         self._principal = principal
         self._outbox = outbox
         self._run = run
-        self._runs: RunsDesk | None = None
         self._tools: dict[str, Tool[Any, Any]] = {}
         self._usual_handling: dict[str, Handling] = {}
         self._redact_said: dict[str, tuple[Rule, ...]] = {}

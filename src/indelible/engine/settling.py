@@ -95,7 +95,7 @@ class Settling:
         query = parse(text, "effects")
         if not query.terms:
             raise BadCall("an empty filter would settle everything that is in doubt; say so with status:in_doubt")
-        finding = Finding(self._engine.store, self._tenant, self._desk._run_desk().keeping)
+        finding = Finding.of(self._desk)
         selected = Filter(status="in_doubt")
 
         def page(before: str | None, count: int) -> Found[Effect, str]:

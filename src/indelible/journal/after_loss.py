@@ -12,6 +12,7 @@ from indelible.core.events import commitment, facts_json
 from indelible.core.journal.journal import Waiting
 from indelible.core.journal.notes import TreeHead
 from indelible.core.macs import ENDS, RIGHTS, Macs
+from indelible.core.paging import every_sheet, read_sheet
 from indelible.core.people.after_loss import AGAIN, RUNS, told_again
 from indelible.core.ports import Store
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef
@@ -67,10 +68,8 @@ def tell_ends_again(store: Store, macs: Macs, lost: TreeHead, stamp: Callable[[]
 
 def _older(store: Store, macs: Macs, kind: str) -> Iterator[Sheet]:
     """Yield the sheets of a kind that are not believed, of those of which something is remembered."""
-    before: str | None = None
-    while page := store.sheets(macs.tenant, SheetFilter(kind=kind, before=before, limit=_PAGE)):
-        yield from (sheet for sheet in page if sheet.body is None and macs.newest.version(sheet.ref))
-        before = page[-1].id
+    found = every_sheet(store, macs.tenant, SheetFilter(kind=kind, limit=_PAGE))
+    return (sheet for sheet in found if sheet.body is None and macs.newest.version(sheet.ref))
 
 
 def _as_told(store: Store, macs: Macs, sheet: Sheet) -> Sheet | None:
@@ -92,8 +91,8 @@ def in_question(store: Store, macs: Macs) -> list[SheetRef]:
     found: list[SheetRef] = []
     remembered = macs.newest.kept(RIGHTS - {STOP_REF.kind})
     for ref in sorted(remembered):
-        sheets = store.sheets(macs.tenant, SheetFilter(kind=ref.kind, id=ref.id, limit=1))
-        if all(sheet.body is None for sheet in sheets):
+        sheet = read_sheet(store, macs.tenant, ref)
+        if sheet is None or sheet.body is None:
             found.append(ref)
     return found
 

@@ -42,8 +42,9 @@ from indelible.core.journal.set_back import (
 )
 from indelible.core.journal.tiles import node_reader
 from indelible.core.moving import is_moved_away
+from indelible.core.paging import every_event, read_sheet
 from indelible.core.ports import Store
-from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.sheets import Sheet
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.unsealed import HELD, LET_GO, MOVED
 from indelible.errors import BadCall, BadNote, KeyUnusable, NotSealed, RecordForged, SignerRefused
@@ -53,7 +54,6 @@ from indelible.journal.keys.rights import own_events
 
 log = logging.getLogger("indelible.journal")
 
-_PAGE = 1000
 _MOST_NAMED = 3
 _MORE = 16
 _MOST_LINES = 64  # beside the signatures of witnesses; a note holds 100
@@ -486,18 +486,15 @@ def with_rotations(store: Store, tenant: str, note: Note) -> Note:
     """
     signers = {signature.key_id for signature in note.signatures}
     lines: list[Signature] = []
-    page = store.events(tenant, JOURNAL_RUN, -1, _PAGE)
-    while page:
-        for event in page:
-            if event.type not in ("key_registered", "key_rotated"):
-                continue
-            with suppress(BadNote, ValueError, LookupError, AttributeError):  # altered behind our back: verifiers tell
-                facts = event.read()["facts"]
-                if event.type == "key_rotated":
-                    lines.append(rotation_line(facts))
-                elif parse_vkey(facts["key"]).id in signers and not (lines or store.events(tenant, STOPS_RUN, -1, 1)):
-                    return note  # it was never rotated, nor stopped to be moved and moved back: the rest is not read
-        page = store.events(tenant, JOURNAL_RUN, page[-1].seq, _PAGE)
+    for event in every_event(store, tenant, JOURNAL_RUN):
+        if event.type not in ("key_registered", "key_rotated"):
+            continue
+        with suppress(BadNote, ValueError, LookupError, AttributeError):  # altered behind our back: verifiers tell
+            facts = event.read()["facts"]
+            if event.type == "key_rotated":
+                lines.append(rotation_line(facts))
+            elif parse_vkey(facts["key"]).id in signers and not (lines or store.events(tenant, STOPS_RUN, -1, 1)):
+                return note  # it was never rotated, nor stopped to be moved and moved back: the rest is not read
     return note.with_signatures(lines[-_MOST_LINES:])
 
 
@@ -606,10 +603,10 @@ def is_elsewhere(store: Store, tenant: str) -> bool:
 
 def stop_of(store: Store, tenant: str) -> Stop | None:
     """Return the newest word on whether a tenant's effects are stopped."""
-    found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-    if not found or found[0].body is not None:
-        return read_stop(found[0]) if found else None
-    return replace(read_stop(found[0]), below=_told_causes(store, tenant))
+    found = read_sheet(store, tenant, STOP_REF)
+    if found is None or found.body is not None:
+        return None if found is None else read_stop(found)
+    return replace(read_stop(found), below=_told_causes(store, tenant))
 
 
 def _told_causes(store: Store, tenant: str) -> tuple[Cause, ...]:
@@ -630,8 +627,8 @@ def _was_moved(store: Store, tenant: str) -> bool:
     moved = newest.version(MOVED)
     if moved <= newest.version(LET_GO) or moved < newest.version(HELD):
         return False
-    found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-    return not found or (found[0].row_version is not None and found[0].row_version < moved)
+    found = read_sheet(store, tenant, STOP_REF)
+    return found is None or (found.row_version is not None and found.row_version < moved)
 
 
 def _told_stop(store: Store, tenant: str, seq: int) -> Sheet:

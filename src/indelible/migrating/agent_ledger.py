@@ -18,7 +18,7 @@ from indelible.core.commands import Adopt, Illegal
 from indelible.core.effects.calls import Resource, ToolCall
 from indelible.core.effects.effect import Actor, Effect, Status
 from indelible.core.effects.identity import identify
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.values.canonical import encode
 from indelible.errors import BadCall, IndelibleError, Misconfigured
 from indelible.ledger import Ledger
@@ -140,7 +140,7 @@ def origin_of(row: Row) -> bytes:
         "id": row.id,
         "status": row.status,
         "created_at": instant(row.created_at),
-        "completed_at": None if row.completed_at is None else instant(row.completed_at),
+        "completed_at": instant_or_none(row.completed_at),
         "dedup_count": row.dedup_count,
     }
     return encode(told, root="origin")

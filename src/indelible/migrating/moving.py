@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from indelible.core.effects.stops import STOP_REF, Cause, Stop, read_stop
+from indelible.core.effects.stops import Cause
 from indelible.core.journal.journal import Tree
 from indelible.core.journal.merkle import consistency_proof
 from indelible.core.journal.tiles import node_reader
@@ -29,7 +29,6 @@ from indelible.core.moving import (
     stop_to_leave,
 )
 from indelible.core.ports import Filter, Store
-from indelible.core.sheets import SheetFilter
 from indelible.engine.authenticating import authenticate_rows
 from indelible.engine.desk import _person
 from indelible.engine.stops import Stops
@@ -38,6 +37,7 @@ from indelible.journal.examining import take_in_all
 from indelible.journal.keys.files import resolved_keys
 from indelible.journal.keys.places import expected_in, forget_place
 from indelible.journal.keys.writers import key_maker
+from indelible.journal.sealing import stop_of
 from indelible.ledger import Ledger
 from indelible.migrating.handing_over import Handover
 from indelible.migrating.taking import Progress, untold
@@ -97,7 +97,7 @@ def move(source: str, target: str, *, by: str, progress: Progress = untold, is_d
             old == new or not tenants or any(_standing(here, there, tenant, reason) != "carried" for tenant in tenants)
         ):
             raise Misconfigured(f"{new} is this ledger already; name another database")
-        stops = {tenant: _stop_of(here, tenant) for tenant in tenants}
+        stops = {tenant: stop_of(here, tenant) for tenant in tenants}
     for tenant, stop in stops.items():
         stopped = None if stop is None else stop.cause("person")
         _arrive(target, tenant, by, reason, f"moved here from {old}", stopped=stopped)
@@ -109,7 +109,7 @@ def _kept_here(store: Store, reason: str) -> list[str]:
 
     If all were, the whole ledger was moved away, and `leave` says so.
     """
-    stops = {tenant: _stop_of(store, tenant) for tenant in store.journal.tenants()}
+    stops = {tenant: stop_of(store, tenant) for tenant in store.journal.tenants()}
     kept = [tenant for tenant, stop in stops.items() if stop is None or not is_moved_elsewhere(stop, reason)]
     return kept or list(stops)
 
@@ -236,7 +236,7 @@ class _Moving:
 
     def finish(self) -> None:
         """Hands the keys over and lets the tenant go on at the new place; done twice, it is done once."""
-        check_is_leaving(_stop_of(self._here, self._tenant), self._tenant, self._reason)
+        check_is_leaving(stop_of(self._here, self._tenant), self._tenant, self._reason)
         self._keys.hand_over(self._there, self._here.origin(self._tenant))
         _arrive(self._target, self._tenant, self._by, self._reason, f"moved here from {self._here.address}")
         self._keys.seal_arrival(self._there)
@@ -289,12 +289,7 @@ def _held(store: Store, tenant: str) -> Held:
     tree = store.journal.tree(tenant)
     read = node_reader(lambda level, number: store.journal.tile(tenant, level, number))
     prove = partial(consistency_proof, new=tree.size, read=read)
-    return Held(tree=tree, prove=prove, stop=_stop_of(store, tenant))
-
-
-def _stop_of(store: Store, tenant: str) -> Stop | None:
-    found = store.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-    return read_stop(found[0]) if found else None
+    return Held(tree=tree, prove=prove, stop=stop_of(store, tenant))
 
 
 def _opened(address: str) -> AbstractContextManager[Store]:

@@ -15,9 +15,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from indelible.core.approvals.deliveries import Delivery, delivery_sheet, read_delivery, why_no_news
-from indelible.core.approvals.sheets import read_approval
+from indelible.core.approvals.sheets import approval_ref, read_approval
 from indelible.core.commands import Keep, Kept
 from indelible.core.effects.effect import SYSTEM
+from indelible.core.paging import read_sheet
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetFilter
 from indelible.core.values.canonical import encode
@@ -164,10 +165,10 @@ def store_time(store: Store) -> datetime:
 
 def message_for(store: Store, tenant: str, delivery: Delivery, link: str | None) -> tuple[Message, datetime]:
     """Gives what is to be sent, as it stands now; raises `GiveUp` when what it is about is no longer there."""
-    found = store.sheets(tenant, SheetFilter(kind="approval", id=delivery.approval_id, limit=1))
-    if not found or found[0].body is None:
+    found = read_sheet(store, tenant, approval_ref(delivery.approval_id))
+    if found is None or found.body is None:
         raise GiveUp("what was asked is erased")
-    approval = read_approval(found[0])
+    approval = read_approval(found)
     seen = store.look([approval.ref])
     effect = seen.effects[0]
     if effect is None or effect.are_args_erased:

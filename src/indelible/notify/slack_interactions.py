@@ -24,7 +24,6 @@ from indelible.notify.channels import NotSent
 from indelible.notify.hidden import Secret
 from indelible.notify.slack_blocks import APPROVE, DENY, MOST_REASON, REASON_BLOCK, REASON_INPUT
 
-MOST_AGE = 300
 _REMEMBERED = 600.0
 MOST_BODY = 1_048_576
 _log = logging.getLogger("indelible.notify.slack")

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from indelible.carrying import CarriedRun
 from indelible.core.runs.commands import Told
 from indelible.core.runs.resuming import ResumeContext
-from indelible.core.runs.run import Checkpoint, Run
+from indelible.core.runs.run import Run
 from indelible.runs.active import ActiveRun
 from indelible.runs.asking import Asking
 
-Result = TypeVar("Result")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _awaited(
+    verb: Callable[Concatenate[ActiveRun, P], R],
+) -> Callable[Concatenate[AsyncActiveRun, P], Coroutine[Any, Any, R]]:
+    """Return a verb of the blocking run as one to await: it runs in a thread, so that the loop goes on."""
+
+    async def awaited(self: AsyncActiveRun, /, *args: P.args, **words: P.kwargs) -> R:
+        return await asyncio.to_thread(verb, self._inner, *args, **words)
+
+    functools.update_wrapper(awaited, verb)
+    return awaited
 
 
 class AsyncActiveRun(CarriedRun):
@@ -54,30 +67,14 @@ class AsyncActiveRun(CarriedRun):
         """Raises when this process may not work on the run any more."""
         self._inner.check()
 
-    async def record(self, event_type: str, payload: Any = None, **words: Any) -> Told:
-        """Records an event, durable when this returns."""
-        return await self._aside(self._inner.record, event_type, payload, **words)
-
-    async def record_all(self, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
-        """Records many events, all of them or none; each is a mapping of the words of `record`."""
-        return await self._aside(self._inner.record_all, events)
-
-    async def artifact(self, uri: str, **words: Any) -> Told:
-        """Records something the run made."""
-        return await self._aside(self._inner.artifact, uri, **words)
-
-    async def checkpoint(self, state: Any = None, **words: Any) -> Checkpoint:
-        """Seals the run as it is now, with the agent's own state."""
-        return await self._aside(self._inner.checkpoint, state, **words)
-
     async def delegate(self, agent: str, intent: str = "", **words: Any) -> AsyncActiveRun:
         """Starts a run for another agent, whose parent is this one."""
-        return AsyncActiveRun(await self._aside(self._inner.delegate, agent, intent, **words))
+        return AsyncActiveRun(await asyncio.to_thread(self._inner.delegate, agent, intent, **words))
 
     async def finish_delegation(self, child: AsyncActiveRun | str, result: Any = None) -> Told:
         """Records that a delegated run has ended."""
         name = child if isinstance(child, str) else child.id
-        return await self._aside(self._inner.finish_delegation, name, result)
+        return await asyncio.to_thread(self._inner.finish_delegation, name, result)
 
     async def model_turn(
         self, model: str, request: Mapping[str, Any], call: Callable[[Mapping[str, Any]], Awaitable[Any] | Any]
@@ -86,28 +83,15 @@ class AsyncActiveRun(CarriedRun):
         with self._inner._turn(request) as turn:
             return await self._inner._desk.drive_turn_async(turn, Asking(call, model, request))
 
-    async def complete(self, reason: str = "completed") -> Run:
-        """Ends the run: its work is done."""
-        return await self._aside(self._inner.complete, reason)
-
-    async def fail(self, reason: str, *, state: Any = None) -> Run:
-        """Saves the run and calls it failed; it can be resumed."""
-        return await self._aside(self._inner.fail, reason, state=state)
-
-    async def cancel(self, reason: str = "canceled") -> Run:
-        """Ends the run before its work is done."""
-        return await self._aside(self._inner.cancel, reason)
-
-    async def release(self) -> None:
-        """Lets go of the run as it is: it stays active, and anybody can resume it at once."""
-        await self._aside(self._inner.release)
-
-    async def hand_off(self, to: str, **words: Any) -> Run:
-        """Saves the run and lets go of it, for somebody else to resume."""
-        return await self._aside(self._inner.hand_off, to, **words)
-
-    async def _aside(self, function: Callable[..., Result], *arguments: Any, **words: Any) -> Result:
-        return await asyncio.to_thread(functools.partial(function, *arguments, **words))
+    record = _awaited(ActiveRun.record)
+    record_all = _awaited(ActiveRun.record_all)
+    artifact = _awaited(ActiveRun.artifact)
+    checkpoint = _awaited(ActiveRun.checkpoint)
+    complete = _awaited(ActiveRun.complete)
+    fail = _awaited(ActiveRun.fail)
+    cancel = _awaited(ActiveRun.cancel)
+    release = _awaited(ActiveRun.release)
+    hand_off = _awaited(ActiveRun.hand_off)
 
     async def __aenter__(self) -> AsyncActiveRun:
         self._inner._check_enter()

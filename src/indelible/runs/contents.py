@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from indelible.core.runs.following import RunEvent, RunStory
-from indelible.core.runs.resuming import millis, receipt_content
+from indelible.core.runs.following import RunStory
+from indelible.core.runs.resuming import millis
 from indelible.core.runs.run import Checkpoint, Run
 from indelible.runs.keeping import RunReport
 
@@ -64,11 +64,6 @@ def report_content(report: RunReport) -> Mapping[str, Any]:
         },
         "notValid": why_invalid(report),
     }
-
-
-def event_content(event: RunEvent) -> dict[str, Any]:
-    """Gives an event as JSON."""
-    return receipt_content(event)
 
 
 def why_invalid(report: RunReport) -> list[str]:

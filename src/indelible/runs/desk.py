@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from indelible.core.approvals.edits import stands_for
 from indelible.core.commands import Record
-from indelible.core.effects.calls import OptionWords, SideEffect, ToolCall, check_name
+from indelible.core.effects.calls import OptionWords, ToolCall, check_name
 from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.requests import Walk
 from indelible.core.events import facts_json
-from indelible.core.runs.commands import Told
 from indelible.core.runs.diff import RunDifference, compare
 from indelible.core.runs.resuming import PACKET_EXPORTED, Packet, ResumeContext, read_packet, why_not_imported
 from indelible.core.runs.run import (
@@ -44,7 +43,7 @@ from indelible.runs.asking import Asking
 from indelible.runs.compensating import Compensation, compensating, compensations_of
 from indelible.runs.keeping import RunKeeping, new_checkpoint
 from indelible.runs.packets import check_packet, opened_packet, told_again, write_packet
-from indelible.runs.telling import happening_of, happenings_of, new_run
+from indelible.runs.telling import happenings_of, new_run
 
 if TYPE_CHECKING:
     from indelible.engine.desk import Desk
@@ -106,14 +105,11 @@ class RunsDesk:
 
     def checkpoint_id(self) -> str:
         """Gives a new checkpoint its name."""
-        return self._name("ckpt")
+        return self._engine.mint.new_id("ckpt")
 
     def run_id(self) -> str:
         """Gives a new run its name."""
-        return self._name("run")
-
-    def _name(self, kind: str) -> str:
-        return f"{kind}_{self._engine.mint.effect_id().removeprefix('eff_')}"
+        return self._engine.mint.new_id("run")
 
     # Beginning
 
@@ -250,24 +246,6 @@ class RunsDesk:
         self._seats.close()
 
     # By hand, whoever drives
-
-    def record(
-        self,
-        run_id: str,
-        event_type: str,
-        payload: Any,
-        step: str | None,
-        side_effect: SideEffect,
-        side_effect_key: str | None,
-        actor: str | None,
-    ) -> Told:
-        """Records an event of a run."""
-        happening = happening_of(event_type, payload, step, side_effect, side_effect_key, actor)
-        return self.keeping.tell(run_id, None, [happening]).told[0]
-
-    def record_all(self, run_id: str, events: Sequence[Mapping[str, Any]]) -> tuple[Told, ...]:
-        """Records many events of a run, all of them or none."""
-        return self.keeping.tell(run_id, None, happenings_of(events)).told
 
     def checkpoint(
         self, run_id: str, state: Any, reason: CheckpointReason, suggested: str | None, at: int | None

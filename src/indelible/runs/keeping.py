@@ -15,6 +15,7 @@ from indelible.core.commands import Adopt, Answer, Illegal, Keep, Kept
 from indelible.core.effects.calls import check_run_id
 from indelible.core.effects.effect import SYSTEM, Actor, Effect
 from indelible.core.events import NO_EVENTS, Event, Head
+from indelible.core.paging import every_event, read_sheet
 from indelible.core.ports import Filter
 from indelible.core.privacy.redaction import Redactor
 from indelible.core.runs.commands import (
@@ -42,11 +43,13 @@ from indelible.core.runs.run import (
     Happening,
     Run,
     RunStatus,
+    driver_ref,
     driver_sheet,
     left_of_run,
     read_checkpoint,
     read_driver,
     read_run,
+    run_ref,
     unstarted_run,
 )
 from indelible.core.sheets import Sheet, SheetFilter
@@ -201,23 +204,22 @@ class RunKeeping:
         by: Actor | None = None,
     ) -> Run:
         """Ends a run, or sets it aside."""
-        run = self._moved(self._ending(run_id, token, status, reason, checkpoint, by)).run
-        assert run is not None, "a run that ends was there"
-        return run
+        return self._ended(self._ending(run_id, token, status, reason, checkpoint, by))
 
     def hand_over(self, run_id: str, handover: Handover, reason: str) -> Run:
         """Hand a run over to another ledger: from then on nothing of it runs here."""
         _refuse_held(run_id, self._effects(run_id))
         ending = self._ending(run_id, None, HANDED_OVER, reason, None)
-        run = self._moved(replace(ending, handover=handover)).run
-        assert run is not None, "a run that is handed over is there"
-        return run
+        return self._ended(replace(ending, handover=handover))
 
     def take_back(self, run_id: str, reason: str, by: Actor, *, is_forced: bool) -> Run:
         """Take a run back that the other ledger never imported."""
         ending = self._ending(run_id, None, "blocked", reason, None, by)
-        run = self._moved(replace(ending, takes_back=True, is_forced=is_forced)).run
-        assert run is not None, "a run that is taken back is there"
+        return self._ended(replace(ending, takes_back=True, is_forced=is_forced))
+
+    def _ended(self, command: EndRun) -> Run:
+        run = self._moved(command).run
+        assert run is not None, "a run that ends was there"
         return run
 
     def _ending(
@@ -273,8 +275,8 @@ class RunKeeping:
 
     def get(self, run_id: str) -> Run | None:
         """Return the run with this id, or None when it was never started here."""
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
-        return self._read(found[0]) if found else None
+        found = read_sheet(self._engine.store, self._tenant, run_ref(run_id))
+        return None if found is None else self._read(found)
 
     def known(self, run_id: str) -> Run | None:
         """Return the run with this id, started or only `open`, or None when it has no events."""
@@ -288,19 +290,14 @@ class RunKeeping:
         if sheet.body is not None:
             return read_run(sheet)
         seq = -1 if sheet.seq is None else sheet.seq
-        started = next((event for event in self._events(sheet.id) if event.type == "run_started"), None)
+        events = every_event(self._engine.store, self._tenant, sheet.id, page=_FEW)
+        started = next((event for event in events if event.type == "run_started"), None)
         newest = self._engine.store.events(self._tenant, sheet.id, seq - 1, 1)
         if started is None or not newest:
             raise JournalError(f"run {sheet.id}: the events that tell of it are gone; see: indelible verify")
         kept = self._engine.store.payloads(self._tenant, sheet.id, [seq])
         is_erased = all(payload.field != "run" for payload in kept)
         return left_of_run(sheet, started.read(), newest[0].read(), is_erased=is_erased)
-
-    def _events(self, run_id: str) -> Iterator[Event]:
-        after = -1
-        while page := self._engine.store.events(self._tenant, run_id, after, _FEW):
-            yield from page
-            after = page[-1].seq
 
     def find(self, run_id: str) -> Run:
         """Return a run that was started and can be read, or raise why there is none."""
@@ -340,8 +337,8 @@ class RunKeeping:
 
     def driver(self, run_id: str) -> Driver | None:
         """Gives who drives a run, or drove it last."""
-        found = self._engine.store.sheets(self._tenant, SheetFilter(kind="driver", id=run_id, limit=1))
-        return read_driver(found[0]) if found else None
+        found = read_sheet(self._engine.store, self._tenant, driver_ref(run_id))
+        return None if found is None else read_driver(found)
 
     def checkpoints(self, run_id: str, before: str | None = None, limit: int | None = None) -> list[Checkpoint]:
         """List a run's checkpoints, the one sealed last first, from after the one named `before`."""

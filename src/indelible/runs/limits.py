@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from indelible.core.effects.compensations import COMPENSATED_KIND
 from indelible.core.effects.requests import Origin, Prepared
+from indelible.core.paging import read_sheet
 from indelible.core.policy.verdicts import UNREAD_LIMITS, Verdict
 from indelible.core.ports import Store
 from indelible.core.runs.limits import limit_on, origin_of
-from indelible.core.runs.run import Run, read_run
+from indelible.core.runs.run import Run, limit_ref, read_run, run_ref
 from indelible.core.sheets import SheetFilter
 
 _MOST_REMEMBERED = 10_000
@@ -58,13 +59,13 @@ class RunLimits:
         if run_id not in self._known:
             if len(self._known) >= _MOST_REMEMBERED:
                 self._known = {}
-            found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
-            self._known[run_id] = read_run(found[0]) if found and found[0].body is not None else None
-            if found and found[0].body is None:
+            found = read_sheet(self._store, self._tenant, run_ref(run_id))
+            self._known[run_id] = None if found is None or found.body is None else read_run(found)
+            if found is not None and found.body is None:
                 self._note_unread(run_id)
         return self._known[run_id]
 
     def _note_unread(self, run_id: str) -> None:
         """Remembers that a run had limits which nobody can read any more: then it allows nothing."""
-        if self._store.sheets(self._tenant, SheetFilter(kind="limit", id=run_id, limit=1)):
+        if read_sheet(self._store, self._tenant, limit_ref(run_id)) is not None:
             self._unread.add(run_id)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from indelible.core.paging import every_event, every_sheet
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import ERASED
 from indelible.core.runs.following import RunStory
@@ -87,13 +88,9 @@ class SealCheck:
     @cached_property
     def _erased(self) -> set[tuple[int, str]]:
         """Names what the run's events tell to have been erased; only asked for when something is gone."""
-        erased: set[tuple[int, str]] = set()
-        after = -1
-        while page := self._store.events(self._tenant, self._story.run_id, after, _PAGE):
-            after = page[-1].seq
-            facts = [event.read()["facts"] for event in page if event.type == ERASED]
-            erased |= {(part["seq"], name) for one in facts for part in one["erased"] for name in part["fields"]}
-        return erased
+        events = every_event(self._store, self._tenant, self._story.run_id)
+        facts = (event.read()["facts"] for event in events if event.type == ERASED)
+        return {(part["seq"], name) for one in facts for part in one["erased"] for name in part["fields"]}
 
 
 def _as_told(run_id: str, name: str, seq: int, body: Mapping[str, Any]) -> Checkpoint:
@@ -113,9 +110,5 @@ def _as_told(run_id: str, name: str, seq: int, body: Mapping[str, Any]) -> Check
 
 def checkpoint_sheets(store: Store, tenant: str, run_id: str) -> list[Sheet]:
     """List the sheets of a run's checkpoints, the one sealed last first."""
-    found: list[Sheet] = []
-    selected = SheetFilter(kind="checkpoint", topic=run_id, limit=_PAGE)
-    while page := store.sheets(tenant, selected):
-        found += page
-        selected = replace(selected, before=page[-1].id)
+    found = every_sheet(store, tenant, SheetFilter(kind="checkpoint", topic=run_id, limit=_PAGE))
     return sorted(found, key=lambda sheet: -1 if sheet.seq is None else sheet.seq, reverse=True)

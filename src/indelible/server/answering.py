@@ -33,6 +33,7 @@ from indelible.core.effects.effect import Claim, Effect
 from indelible.core.effects.identity import Identity, Ref
 from indelible.core.effects.requests import Judged, Prepared
 from indelible.core.effects.tightening import at_least, strictest_word
+from indelible.core.paging import read_sheet
 from indelible.core.policy.policy import strictest
 from indelible.core.policy.verdicts import Verdict
 from indelible.core.remote.admissible import (
@@ -53,11 +54,12 @@ from indelible.core.remote.questions import (
     may_read_sheets,
     unseen_payloads,
 )
+from indelible.core.remote.shown import plain
 from indelible.core.remote.wire import from_wire
 from indelible.core.rights import held_claim, permitted
 from indelible.core.runs.commands import StartRun, TakeRun, Tell
 from indelible.core.runs.run import hidden_driver
-from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.sheets import Sheet
 from indelible.core.values.canonical import decode, encode
 from indelible.engine.mint import EDIT_VALUES, MOST_VALUES
 from indelible.engine.running import in_own_thread, set_unless_done, tell_loop
@@ -66,7 +68,6 @@ from indelible.journal.erasures.erasable import Erasable
 from indelible.journal.sealing import shown_heads
 from indelible.server.ledgers import Ledgers
 from indelible.server.requests.asking import NOBODY_SAID
-from indelible.server.shapes.effects import plain
 
 LONGEST_WAIT = 30
 
@@ -237,7 +238,7 @@ class Answering:
             return await in_own_thread(self._edited, ready)
         if isinstance(ready, CastVote) and ready.grant is not None:
             if not self._caller.is_trusted:  # another's id would end, or take over, what they granted
-                ready = replace(ready, grant_id=f"grt_{mint.effect_id().removeprefix('eff_')}")
+                ready = replace(ready, grant_id=mint.new_id("grt"))
             return await in_own_thread(self._pinned, ready)
         if isinstance(ready, Record) and ready.erased and not self._caller.is_trusted:
             erasable = Erasable(self._engine.recorded, self._caller.tenant)
@@ -259,9 +260,9 @@ class Answering:
 
     def _check_driver(self, sheet: Sheet) -> None:
         """Lets nobody take a run over by a heartbeat: the right to drive only lasts longer by it, or is given back."""
-        found = self._engine.store.sheets(self._caller.tenant, SheetFilter(kind="driver", id=sheet.id, limit=1))
-        is_new = not found or sheet.version > found[0].version
-        if is_new and (not found or sheet.body != found[0].body):
+        found = read_sheet(self._engine.store, self._caller.tenant, sheet.ref)
+        is_new = found is None or sheet.version > found.version
+        if is_new and (found is None or sheet.body != found.body):
             raise NotPermitted(f"the right to drive {sheet.id} is somebody else's; take the run over to go on with it")
 
     async def _judged(self, command: Open) -> Open:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import partial
 
 from indelible.core import stats
 from indelible.core.approvals.approval import Approval
@@ -21,7 +22,7 @@ from indelible.core.ports import Filter, Outline
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.core.stats import By, Figure, Metric
 from indelible.engine.approving import approval_on
-from indelible.engine.finding import CLOCKS_APART, id_at
+from indelible.engine.finding import CLOCKS_APART, args_asked_about, id_at
 from indelible.errors import IndelibleError
 from indelible.journal.exports.excerpt import agents_in
 from indelible.server.requests.asking import Asking
@@ -190,11 +191,8 @@ class Counting:
                 yield approval
 
     def _is_asked_for(self, approval: Approval) -> bool:
-        return fits(self._period.query, approval_subject(approval, self._agent_of, self._args_of), self._period.now)
-
-    def _args_of(self, approval: Approval) -> bytes | None:
-        effect = self._store.look([approval.ref]).effects[0]
-        return effect.args_json if effect is not None and effect.opened_seq == approval.args_seq else None
+        subject = approval_subject(approval, self._agent_of, partial(args_asked_about, self._store))
+        return fits(self._period.query, subject, self._period.now)
 
     def _sheets(self, kind: str, first: str, most: int) -> Iterator[Sheet]:
         place: str | None = None

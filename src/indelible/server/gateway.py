@@ -24,6 +24,7 @@ from indelible.core.effects.effect import Actor, Effect
 from indelible.core.effects.meaning import fate_of
 from indelible.core.remote.admissible import check_arguments
 from indelible.core.remote.admitting import Caller
+from indelible.core.remote.shown import plain
 from indelible.core.values.canonical import encode
 from indelible.engine.running import RunningEffect, in_own_thread
 from indelible.engine.tracing import trace_headers
@@ -41,7 +42,7 @@ from indelible.errors import (
     ToolUnavailable,
 )
 from indelible.server.gateway_tools import GatewayTool
-from indelible.server.shapes.effects import Name, Sent, plain
+from indelible.server.shapes.effects import Name, Sent
 from indelible.server.speaking import CallersMint
 
 LONGEST_WAIT = 60.0

@@ -18,6 +18,7 @@ from indelible.errors import Misconfigured
 from indelible.journal.keys.files import resolved_keys
 from indelible.journal.keys.places import expected_in
 from indelible.journal.keys.writers import key_maker
+from indelible.listening import is_loopback
 from indelible.notify.channels import Channel
 from indelible.server.app import create_app
 from indelible.server.gateway import Gateway
@@ -147,14 +148,6 @@ def check_are_addresses(proxies: Sequence[str]) -> None:
             raise Misconfigured(
                 f"--trusted-proxy {proxy}: give the proxy's own address or network, as 127.0.0.1 or 10.0.0.0/8"
             ) from None
-
-
-def is_loopback(host: str) -> bool:
-    """Does this name only this machine?"""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def bound(host: str, port: int) -> socket.socket:

@@ -17,7 +17,7 @@ from indelible.cli.approvals.permissions import delegate, delegations, grants
 from indelible.cli.approvals.signing import key
 from indelible.cli.approvals.words import quorum, standing, time_left
 from indelible.cli.behind import store_behind
-from indelible.cli.filtering import filter_option, finding_in
+from indelible.cli.filtering import filter_option
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import Where, about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, limit_option
@@ -28,7 +28,7 @@ from indelible.core.approvals.shown import approval_shown
 from indelible.core.approvals.stuck import Stuck
 from indelible.core.filtering.filters import Query
 from indelible.core.sheets import SheetFilter
-from indelible.engine.finding import Found, everything
+from indelible.engine.finding import Finding, Found, everything
 
 HOW_TO_ASK = """\
 Nothing has been asked yet. A tool asks when it says so, or when a policy does:
@@ -113,7 +113,7 @@ def _if_none(listed: Listed[Approval], place: Where) -> str:
 
 def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Approval, str]:
     """Gives so many, however many have to be looked at."""
-    finding = finding_in(ledger)
+    finding = Finding.of(ledger)
     selected = SheetFilter(kind="approval", status=filters["status"], topic=filters["run_id"])
 
     def page(before: str | None, count: int) -> Found[Approval, str]:

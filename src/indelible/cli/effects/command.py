@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 
 from indelible import Effect, Failed, Ledger, Succeeded
-from indelible.cli.filtering import filter_option, finding_in
+from indelible.cli.filtering import filter_option
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
@@ -19,7 +19,7 @@ from indelible.core.effects.calls import SideEffect
 from indelible.core.effects.effect import Status
 from indelible.core.filtering.filters import Query
 from indelible.core.ports import Filter
-from indelible.engine.finding import Found, everything
+from indelible.engine.finding import Finding, Found, everything
 from indelible.errors import BadCall, UnknownEffect
 
 HOW_TO_MAKE_ONE = """\
@@ -81,7 +81,7 @@ def _row(effect: Effect, *, is_undone: bool) -> tuple[str, ...]:
 
 def _found(ledger: Ledger, query: Query, limit: int, filters: dict[str, Any]) -> Found[Effect, str]:
     """Gives so many, however many have to be looked at."""
-    finding, selected = finding_in(ledger), Filter(**filters)
+    finding, selected = Finding.of(ledger), Filter(**filters)
 
     def page(before: str | None, count: int) -> Found[Effect, str]:
         return finding.effects(query, replace(selected, before=before, limit=count))

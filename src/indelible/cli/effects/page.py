@@ -15,7 +15,6 @@ from indelible.cli.opening import Where
 from indelible.cli.show import (
     age,
     count,
-    detail_name,
     effect_json,
     fields,
     one_line_json,
@@ -107,7 +106,7 @@ def say_effect(
     )
     _say_payload("args", effect.args_json, was_erased=any("args" in entry.erased for entry in history))
     if effect.detail_seq is not None:
-        _say_payload(detail_name(effect), effect.detail_json, was_erased=effect.detail_json is None)
+        _say_payload(effect.detail_field, effect.detail_json, was_erased=effect.detail_json is None)
     _say_history(effect, history)
     for line in next_steps(effect, now, place):
         print(line)
@@ -198,7 +197,7 @@ def _say_history(effect: Effect, history: list[Entry]) -> None:
         for c in contents
     ]
     table(("seq", "time", "type", "attempt", "status", "actor"), rows)
-    shown_above = {(effect.detail_seq, detail_name(effect)), (effect.opened_seq, "args")}
+    shown_above = {(effect.detail_seq, effect.detail_field), (effect.opened_seq, "args")}
     said = [line for entry in history for line in _values(entry, shown_above)]
     if said:
         print("\nsaid with them")

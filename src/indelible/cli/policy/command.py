@@ -275,11 +275,13 @@ def show() -> None:
 
 def _applied(ledger: Ledger) -> dict[str, str]:
     """Reads from the record who applied the policy, and when."""
-    from indelible.core.sheets import SheetFilter
+    from indelible.core.paging import event_of, read_sheet
+    from indelible.core.sheets import POLICY_REF
 
     store = ledger._engine.store
-    (sheet,) = store.sheets(ledger.tenant, SheetFilter(kind="policy", id="current", limit=1))
-    if sheet.run_id is None or sheet.seq is None:
+    sheet = read_sheet(store, ledger.tenant, POLICY_REF)
+    event = None if sheet is None else event_of(store, ledger.tenant, sheet)
+    if event is None:
         return {}
-    told = [event.read() for event in store.events(ledger.tenant, sheet.run_id, sheet.seq - 1, 1)]
-    return {"by": told[0]["actor"]["id"], "at": told[0]["at"]} if told else {}
+    told = event.read()
+    return {"by": told["actor"]["id"], "at": told["at"]}

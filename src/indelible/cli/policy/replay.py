@@ -15,6 +15,7 @@ from indelible.cli.policy.words import verdict_json
 from indelible.cli.show import count, table, timestamp
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.events import instant
+from indelible.core.paging import every_run
 from indelible.core.policy.policy import Policy
 from indelible.core.policy.replaying import JUDGED_TYPES, Overturned, RecordedCall, changed, recorded_call
 from indelible.core.ports import Store
@@ -64,7 +65,7 @@ def replay(ledger: Ledger, policy: Policy, since: datetime, environment: str, mo
 
 def _calls(ledger: Ledger, store: Store, since: datetime, tick: Tick) -> Iterator[RecordedCall]:
     """Gives the calls of all runs, run by run; what the ledger tells of itself holds none."""
-    for run_id, length in _runs(store, ledger.tenant):
+    for run_id, length, _ in every_run(store, ledger.tenant):
         if run_id.startswith(OWN_RUNS) or not _is_newer(store, ledger.tenant, run_id, length, since):
             tick(length)
             continue
@@ -75,25 +76,14 @@ def _calls(ledger: Ledger, store: Store, since: datetime, tick: Tick) -> Iterato
             after = page[-1].seq
 
 
-def _runs(store: Store, tenant: str) -> Iterator[tuple[str, int]]:
-    after = ""
-    while page := store.journal.runs(tenant, after, _PAGE):
-        yield from ((run_id, length) for run_id, length, _ in page)
-        after = page[-1][0]
-
-
 def _is_newer(store: Store, tenant: str, run_id: str, length: int, since: datetime) -> bool:
     """Did anything happen in a run since then? Its last event tells, and spares reading the others."""
     last = store.events(tenant, run_id, length - 2, 1)
-    return not last or _moment_of(last[0]) >= since
-
-
-def _moment_of(event: Event) -> datetime:
-    return datetime.fromisoformat(event.read()["at"])
+    return not last or last[0].at >= since
 
 
 def _calls_in(ledger: Ledger, store: Store, page: list[Event], since: datetime) -> Iterator[RecordedCall]:
-    judged = [event for event in page if event.type in JUDGED_TYPES and _moment_of(event) >= since]
+    judged = [event for event in page if event.type in JUDGED_TYPES and event.at >= since]
     if not judged:
         return
     values: dict[int, dict[str, bytes]] = {}

@@ -16,7 +16,7 @@ from indelible import Ledger
 from indelible.cli.approvals.edited_args import read_args
 from indelible.cli.behind import reading_of
 from indelible.cli.ending import until_ended
-from indelible.cli.filtering import filter_option, finding_in
+from indelible.cli.filtering import filter_option
 from indelible.cli.listing import Listed, say_page, say_page_json
 from indelible.cli.opening import about_ledger, open_existing, open_to_read, where
 from indelible.cli.options import InOrder, by_option, limit_option, reason_option
@@ -33,11 +33,11 @@ from indelible.cli.runs.pages import (
 from indelible.cli.show import age, count, say_json, shortened, visible
 from indelible.core.filtering.filters import Query
 from indelible.core.runs.following import RunEvent
-from indelible.core.runs.resuming import context_content
+from indelible.core.runs.resuming import context_content, receipt_content
 from indelible.core.runs.run import OVER, UNSTARTED, CheckpointReason, Run, RunStatus
-from indelible.engine.finding import everything
+from indelible.engine.finding import Finding, everything
 from indelible.errors import BadCall, UnknownRun
-from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
+from indelible.runs.contents import checkpoint_content, report_content, run_content
 from indelible.runs.reading import RunReading
 
 HOW_TO_MAKE_ONE = """\
@@ -76,7 +76,7 @@ def list_runs(status: RunStatus | None, agent: str | None, query: Query, before:
     """
     place = where()
     with open_to_read(place) as ledger:
-        finding = finding_in(ledger)
+        finding = Finding.of(ledger)
         found = everything(lambda after, count: finding.runs(query, status, agent, after, count), before, limit)
         chosen = {"status": status, "agent": agent, "before": before}
         listed = Listed(noun="run", found=found, chosen=chosen, query=query, address=ledger.address)
@@ -136,7 +136,7 @@ def events(run_id: str, follow: bool, after: int, limit: int | None) -> None:
         raise click.UsageError("--follow goes on until the run is over, and --limit ends before: leave out one of them")
 
     def say(event: RunEvent) -> None:
-        print(json.dumps(event_content(event)) if place.is_json else event_row(event), flush=follow)
+        print(json.dumps(receipt_content(event)) if place.is_json else event_row(event), flush=follow)
 
     with open_to_read(place, wakeups=True) as ledger:
         reading = reading_of(ledger, run_id, after - 1)

@@ -11,9 +11,9 @@ from typing import Any
 from indelible import Ledger
 from indelible.core.runs.following import RunEvent
 from indelible.core.runs.ordering import approvals_in_order
-from indelible.core.runs.resuming import artifact_content
+from indelible.core.runs.resuming import artifact_content, receipt_content
 from indelible.core.runs.run import Run
-from indelible.runs.contents import checkpoint_content, event_content, run_content
+from indelible.runs.contents import checkpoint_content, run_content
 
 
 def inspect_json(ledger: Ledger, run: Run) -> None:
@@ -22,7 +22,7 @@ def inspect_json(ledger: Ledger, run: Run) -> None:
 
     def say(event: RunEvent) -> None:
         nonlocal parted
-        print(f"{parted}\n    {json.dumps(event_content(event))}", end="")
+        print(f"{parted}\n    {json.dumps(receipt_content(event))}", end="")
         parted = ","
 
     print('{\n  "events": [', end="")

@@ -10,6 +10,7 @@ import click
 
 from indelible.cli.ending import ending_well
 from indelible.cli.opening import about_ledger, check_is_here, open_existing, where, without_password
+from indelible.cli.options import listen_option
 from indelible.cli.serve.oidc import about_provider, provider_of
 from indelible.cli.serve.operation import about_operation, operating
 
@@ -17,15 +18,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="N",
-    default=8787,
-    show_default=True,
-    help="At which port; 0 takes any free one.",
-)
+@listen_option(8787)
 @click.option("--allowed-host", "hosts", multiple=True, metavar="NAME", help="Another name clients may use for us.")
 @click.option("--root-path", default="", metavar="PATH", help="The path under which a proxy shows us.")
 @click.option("--tls-cert", "certificate", type=_FILE, help="A certificate, to speak TLS ourselves.")

@@ -23,7 +23,7 @@ from indelible.core.approvals.edits import is_made_besides, taken_with
 from indelible.core.approvals.grants import Delegation, delegation_ref, grant_of, grant_sheet, read_delegation
 from indelible.core.approvals.revoked import without_revoked
 from indelible.core.approvals.sheets import approval_sheet
-from indelible.core.changes import Aside, Change, Step
+from indelible.core.changes import Aside, Change, Step, moved_to
 from indelible.core.commands import (
     AboutApproval,
     Amend,
@@ -171,18 +171,9 @@ def _moved(
     command: CastVote, effect: Effect, counted: Approval, seq: int, status: Status, changed: list[Sheet]
 ) -> Step:
     """Gives the step by which enough people have decided."""
-    moved = effect.moved(
-        status=status,
-        at=command.stamp.at,
-        attempt=effect.attempt,
-        token_hash=effect.token_hash,
-        lease_until=None,
-        detail_seq=seq,
-        detail_json=command.detail_json,
-    )
     sheets = (approval_sheet(counted), *changed)
-    change = Change(moved, _ENDS[status], {"reason": command.detail_json}, sheets)
-    return Step(Decided(counted, moved), (change,))
+    change = moved_to(command, effect, seq, status, _ENDS[status], sheets, reason=command.detail_json)
+    return Step(Decided(counted, change.effect), (change,))
 
 
 def _take_back(command: TakeBack, approval: Approval, effect: Effect, now: datetime, seq: int, sheets: Sheets) -> Step:

@@ -17,14 +17,14 @@ from indelible.core.effects.effect import ERASED_DIGEST, Effect
 from indelible.core.effects.from_arguments import ALL
 from indelible.core.effects.identity import Naming, Ref, reach
 from indelible.core.privacy.detectors import forged_in
-from indelible.core.values.canonical import decode, encode
+from indelible.core.values.canonical import are_alike, decode, encode
 from indelible.core.values.tags import Redacted
 from indelible.errors import BadCall
 
 
 def changes_in(edited: Any, recorded: Any) -> Any:
     """Gives an edited value with None wherever it is as it was recorded."""
-    if _is_same(edited, recorded):
+    if are_alike(edited, recorded):
         return None
     if isinstance(edited, dict) and isinstance(recorded, dict):
         return {
@@ -64,12 +64,12 @@ def check_whole(tool: str, edited: Any, recorded: Any) -> None:
 def check_underived(approval: Approval, edited: Any, recorded: Any) -> None:
     """Raise `BadCall` for an edit of an argument that says which call it is, or what it keeps to itself."""
     for path in approval.naming.derived_from:
-        if path == ALL and not _is_same(edited, recorded):
+        if path == ALL and not are_alike(edited, recorded):
             raise BadCall(
                 f"{approval.tool}: a function of its arguments says which call this is, so no edit can change them; "
                 "deny it, and let the agent make the call that you mean"
             )
-        if path != ALL and not _is_same(reach(edited, path, approval.tool), reach(recorded, path, approval.tool)):
+        if path != ALL and not are_alike(reach(edited, path, approval.tool), reach(recorded, path, approval.tool)):
             raise BadCall(
                 f"{approval.tool}: {path} says which call this is (scope, turn, resource or exclusive), so no edit can "
                 "change it; deny it, and let the agent make the call that you mean"
@@ -78,7 +78,7 @@ def check_underived(approval: Approval, edited: Any, recorded: Any) -> None:
 
 def carried_over(edited: Any, recorded: Any, own: Any) -> Any:
     """Gives an edited value with the caller's own wherever it is as it was recorded."""
-    if _is_same(edited, recorded):
+    if are_alike(edited, recorded):
         return own
     if isinstance(edited, dict) and isinstance(recorded, dict) and isinstance(own, dict):
         return {
@@ -106,11 +106,6 @@ def holds_mark(value: Any) -> bool:
             return any(holds_mark(item) for item in value)
         case _:
             return False
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    """Are these recorded alike? True is not 1, though Python says so."""
-    return encode(one) == encode(other)
 
 
 # An edit makes another call of the one that was asked about: it takes that call's place too, so that nobody makes it

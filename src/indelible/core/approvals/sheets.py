@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,6 +11,7 @@ from indelible.core.effects.effect import Actor
 from indelible.core.effects.identity import Ref, read_naming
 from indelible.core.events import instant
 from indelible.core.sheets import Sheet, SheetRef, body_of
+from indelible.core.values.tags import base64_or_none, from_base64
 
 
 def approval_ref(approval_id: str) -> SheetRef:
@@ -40,7 +40,7 @@ def approval_sheet(approval: Approval) -> Sheet:
         "principal": approval.principal,
         "question": _question_content(question),
         "replaces": approval.replaces,
-        "requester": _actor_content(approval.requester),
+        "requester": actor_content(approval.requester),
         "run": approval.run_id,
         "schema": approval.schema,
         "side_effect": approval.side_effect,
@@ -97,7 +97,8 @@ def read_approval(sheet: Sheet) -> Approval:
     )
 
 
-def _actor_content(actor: Actor) -> dict[str, str]:
+def actor_content(actor: Actor) -> dict[str, str]:
+    """Return who did something, and how we know."""
     return {"id": actor.id, "kind": actor.kind, "via": actor.via}
 
 
@@ -139,13 +140,13 @@ def _read_question(content: Mapping[str, Any]) -> Question:
 def _people_content(people: Mapping[str, Person]) -> list[dict[str, Any]]:
     """Lists people by their names: a name may begin with any character, and a member of an object may not."""
     return [
-        {"key": _base64(person.key), "name": name, "roles": list(person.roles)}
+        {"key": base64_or_none(person.key), "name": name, "roles": list(person.roles)}
         for name, person in sorted(people.items())
     ]
 
 
 def _read_people(people: Iterable[Mapping[str, Any]]) -> dict[str, Person]:
-    return {person["name"]: Person(tuple(person["roles"]), _from_base64(person["key"])) for person in people}
+    return {person["name"]: Person(tuple(person["roles"]), from_base64(person["key"])) for person in people}
 
 
 def _vote_content(vote: Vote) -> dict[str, Any]:
@@ -157,7 +158,7 @@ def _vote_content(vote: Vote) -> dict[str, Any]:
         "is_approval": vote.is_approval,
         "is_by_editor": vote.is_by_editor,
         "on_behalf_of": vote.on_behalf_of,
-        "signature": _base64(vote.signature),
+        "signature": base64_or_none(vote.signature),
         "via": vote.via,
     }
 
@@ -169,7 +170,7 @@ def _read_vote(content: Mapping[str, Any]) -> Vote:
         at=datetime.fromisoformat(content["at"]),
         is_approval=content["is_approval"],
         on_behalf_of=content["on_behalf_of"],
-        signature=_from_base64(content["signature"]),
+        signature=from_base64(content["signature"]),
         credential=content["credential"],
         delegated_with=content["delegated_with"],
         is_by_editor=content["is_by_editor"],
@@ -178,11 +179,3 @@ def _read_vote(content: Mapping[str, Any]) -> Vote:
 
 def _micros(duration: timedelta) -> int:
     return duration // timedelta(microseconds=1)
-
-
-def _base64(raw: bytes | None) -> str | None:
-    return None if raw is None else b64encode(raw).decode("ascii")
-
-
-def _from_base64(text: str | None) -> bytes | None:
-    return None if text is None else b64decode(text, validate=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Iterable
 from typing import Any
 
 from indelible.core.approvals.approval import Approval, Question, Vote
 from indelible.core.approvals.grants import Delegation, Grant
+from indelible.core.approvals.sheets import actor_content
 from indelible.core.approvals.stuck import Stuck
 from indelible.core.events import instant
 from indelible.core.values.canonical import encode
 from indelible.core.values.differences import MISSING, Difference
+from indelible.core.values.tags import base64_or_none
 
 
 def approval_shown(approval: Approval, stuck: Stuck | None = None) -> dict[str, Any]:
@@ -31,7 +32,7 @@ def approval_shown(approval: Approval, stuck: Stuck | None = None) -> dict[str, 
         "schema": approval.schema,
         "policy": approval.policy,
         "rule": question.rule,
-        "requester": {"id": requester.id, "kind": requester.kind, "via": requester.via},
+        "requester": actor_content(requester),
         "principal": approval.principal,
         "asked_at": instant(approval.asked_at),
         "expires_at": instant(approval.expires_at),
@@ -64,7 +65,7 @@ def _vote(vote: Vote) -> dict[str, Any]:
         "at": instant(vote.at),
         "is_approval": vote.is_approval,
         "on_behalf_of": vote.on_behalf_of,
-        "signature": None if vote.signature is None else b64encode(vote.signature).decode(),
+        "signature": base64_or_none(vote.signature),
         "credential": vote.credential,
         "is_by_editor": vote.is_by_editor,
     }

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
 
-from indelible.core.values.canonical import decode, encode
+from indelible.core.values.canonical import are_alike, decode, encode
 from indelible.core.values.revive import holds_objects, is_what_was_said, plainly
 from indelible.errors import BadCall
 
@@ -68,7 +68,7 @@ def as_read(said: Any, read: Callable[[Any], Any]) -> Any:
     given = _recorded(said)
     revived = read(given)
     known = _recorded(revived)
-    is_same = _is_same(known, given)
+    is_same = are_alike(known, given)
     if not is_what_was_said(said, revived) or (not is_same and holds_objects(said)):
         raise ValueError(
             "the tool would get another object than you passed. Give the parameter the object's class as its type, or "
@@ -76,7 +76,7 @@ def as_read(said: Any, read: Callable[[Any], Any]) -> Any:
         )
     if is_same:
         return known
-    if not _is_same(known, _recorded(read(known))):
+    if not are_alike(known, _recorded(read(known))):
         raise ValueError("its type reads its own values differently each time; let it leave valid values as they are")
     return known
 
@@ -86,10 +86,6 @@ def _recorded(value: Any) -> Any:
         return decode(encode(plainly(value)))
     except RecursionError:
         raise ValueError("it is nested too deeply, or holds itself") from None
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return encode(one) == encode(other)
 
 
 def _by_signature(signature: inspect.Signature, args: Mapping[str, Any], tool: str) -> dict[str, Any]:
@@ -126,7 +122,7 @@ class _Filling:
         for word in ("anyOf", "oneOf"):
             value = self._of_choice(value, _fitting(value, _listed(schema.get(word)), self._root), at, depth)
         for word, inside, part, place in _unsure(value, schema, at):
-            if isinstance(part, Mapping) and not _is_same(self._part(inside, part, place, depth), inside):
+            if isinstance(part, Mapping) and not are_alike(self._part(inside, part, place, depth), inside):
                 raise self._untold(word, place)
         return value
 
@@ -326,11 +322,11 @@ def _has_names(value: Mapping[str, Any], schema: Mapping[str, Any], root: Mappin
 
 def _is_constant(value: Any, schema: Mapping[str, Any]) -> bool:
     constants = [schema["const"]] if "const" in schema else schema.get("enum")
-    return not isinstance(constants, list) or any(_is_same(value, one) for one in constants)
+    return not isinstance(constants, list) or any(are_alike(value, one) for one in constants)
 
 
 def _are_same(values: list[Any]) -> bool:
-    return all(_is_same(values[0], one) for one in values)
+    return all(are_alike(values[0], one) for one in values)
 
 
 def _listed(value: Any) -> list[Any]:

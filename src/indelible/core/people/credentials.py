@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.people.standing import Standing
 from indelible.core.remote.admitting import Caller
 from indelible.core.scopes import SCOPES, Scope
@@ -166,7 +166,7 @@ def credential_sheet(credential: Credential) -> Sheet:
     """Writes a credential on its sheet."""
     content = {
         "created_at": instant(credential.created_at),
-        "expires_at": None if credential.expires_at is None else instant(credential.expires_at),
+        "expires_at": instant_or_none(credential.expires_at),
         "given_by": credential.given_by,
         "hash": credential.hash,
         "id": credential.id,

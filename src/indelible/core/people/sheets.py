@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.people.person import Invitation, Passkey, Person, Session
 from indelible.core.people.vouching import read_issuer, read_vouched, vouched_content
 from indelible.core.sheets import Sheet, body_of
@@ -85,7 +85,7 @@ def _passkey_content(passkey: Passkey) -> dict[str, Any]:
         "name": passkey.name,
         "public_key": passkey.public_key,
         "sign_count": passkey.sign_count,
-        "used_at": None if passkey.used_at is None else instant(passkey.used_at),
+        "used_at": instant_or_none(passkey.used_at),
     }
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from indelible.core.effects.calls import SideEffect
-from indelible.core.effects.effect import ENDED
 from indelible.core.events import NO_EVENTS, Event, Head, Payload, commitment
 from indelible.core.journal.chain import why_bad
 from indelible.core.runs.run import NOT_REPLAYABLE, PROGRESS
@@ -99,7 +98,6 @@ class RunStory:
     head: Head = NO_EVENTS
     step: str | None = None
     last_safe: Head | None = None
-    last_safe_type: str | None = None
     progress: int = 0
     artifacts: list[Artifact] = field(default_factory=list)
     side_effect_keys: dict[str, int] = field(default_factory=dict)
@@ -129,11 +127,6 @@ class RunStory:
         """Lists the child runs that were not told to have finished."""
         return [child for child, is_over in self.delegations.items() if not is_over]
 
-    @property
-    def unended(self) -> list[EffectLine]:
-        """Lists the effects that can still move."""
-        return [line for line in self.effects.values() if line.status not in ENDED]
-
     def going_on(self) -> RunStory:
         """Gives a story that goes on from here, and of what was told keeps only whether it holds."""
         return RunStory(self.run_id, self.opened, self.head, broken=self.broken)
@@ -158,7 +151,7 @@ class RunStory:
     def _note(self, event: Event, body: Mapping[str, Any], seen: RunEvent, payloads: Mapping[str, Payload]) -> None:
         if seen.is_progress:
             self.progress += 1
-            self.last_safe, self.last_safe_type = Head(event.seq, event.hash), event.type
+            self.last_safe = Head(event.seq, event.hash)
         if seen.step is not None:
             self.step = seen.step
         if event.effect_id is not None:

@@ -6,7 +6,6 @@ by an event, so that a receipt of that event proves the packet.
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -22,6 +21,7 @@ from indelible.core.runs.following import Artifact, EffectLine, RunEvent, RunSto
 from indelible.core.runs.ordering import approvals_in_order
 from indelible.core.runs.run import SCHEMA_VERSION, Checkpoint, Run
 from indelible.core.values.canonical import decode, encode
+from indelible.core.values.tags import base64_or_none, from_base64
 from indelible.errors import BadCall
 
 PACKET_KIND = "indelible-resume-packet"
@@ -305,8 +305,8 @@ def _effect_content(effect: Effect) -> dict[str, Any]:
         "attempt": effect.attempt,
         "createdAt": millis(effect.created_at),
         "asked": effect.permission_id is not None,
-        "args": _base64(effect.args_json),
-        "detail": _base64(effect.detail_json),
+        "args": base64_or_none(effect.args_json),
+        "detail": base64_or_none(effect.detail_json),
     }
 
 
@@ -365,7 +365,7 @@ def _read_effect(tenant: str, run_id: str, told: Mapping[str, Any], now: datetim
     if told["status"] not in _ADOPTED:
         raise ValueError(f"an effect in a packet is never {told['status']}")
     check_name("scope", told["scope"])
-    args, detail = _from_base64(told["args"]), _from_base64(told["detail"])
+    args, detail = from_base64(told["args"]), from_base64(told["detail"])
     for value in (args, detail):
         if value is not None:
             decode(value)
@@ -394,11 +394,3 @@ def _read_effect(tenant: str, run_id: str, told: Mapping[str, Any], now: datetim
         permission_id=ELSEWHERE if told["asked"] else None,
         turn=told.get("turn"),
     )
-
-
-def _base64(raw: bytes | None) -> str | None:
-    return None if raw is None else b64encode(raw).decode("ascii")
-
-
-def _from_base64(text: str | None) -> bytes | None:
-    return None if text is None else b64decode(text, validate=True)

@@ -25,6 +25,11 @@ MAX_DEPTH = 64
 """How many lists and objects may sit inside each other."""
 
 
+def are_alike(one: object, other: object) -> bool:
+    """Say whether two values are recorded alike. True is not 1, though Python says so."""
+    return encode(one) == encode(other)
+
+
 def encode(
     value: object,
     *,

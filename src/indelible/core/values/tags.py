@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
@@ -188,3 +189,13 @@ READ: dict[str, Callable[[str], JSONish]] = {
     "$redacted": Redacted,
     "$encrypted": _encrypted_of,
 }
+
+
+def base64_or_none(raw: bytes | None) -> str | None:
+    """Return bytes as base64, if there are any."""
+    return None if raw is None else b64encode(raw).decode("ascii")
+
+
+def from_base64(text: str | None) -> bytes | None:
+    """Return what base64 stands for, if there is any; raise `ValueError` if it is none."""
+    return None if text is None else b64decode(text, validate=True)

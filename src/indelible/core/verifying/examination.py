@@ -21,10 +21,9 @@ from indelible.core.verifying.bodies import (
     read_effect_body,
     read_fact_body,
     time_of,
-    unquoted,
 )
 from indelible.core.verifying.findings import Caught
-from indelible.core.verifying.lives import Before, Lives, commitments
+from indelible.core.verifying.lives import Before, Lives, commitments, placed
 from indelible.core.verifying.one_key import OneKey
 from indelible.core.verifying.payloads import Disclosed, PayloadTally
 from indelible.core.verifying.permissions import Permissions
@@ -126,7 +125,7 @@ class Examination:
                     key = (shown or {}).get("key")
                     self._one_key.take(values[4], int(values[2]), values[11], None if key is None else key.value)
             except Caught as caught:
-                raise _at(caught, index, run, seq) from None
+                raise placed(caught, index, run, seq) from None
         else:
             self.tally.count_absent(commits.count(":") if isinstance(commits, str) else len(commits))
         if before is not None or fact is not None:
@@ -149,7 +148,7 @@ class Examination:
                 assert before is not None
                 self.permissions.take(index, body.decode(), event, before, values)
         except Caught as caught:
-            raise _at(caught, index, event.run, int(event.seq)) from None
+            raise placed(caught, index, event.run, int(event.seq)) from None
 
     def _learn(self, index: int, fact: FactBody) -> None:
         is_signed = index < self._signed  # what is not says nothing of keys and losses that heads could rest on
@@ -159,7 +158,7 @@ class Examination:
             if fact.type == "payload_erased":
                 self.tally.erase(fact.run, fact.facts, is_signed=is_signed)
         except Caught as caught:
-            raise _at(caught, index, fact.run, fact.seq) from None
+            raise placed(caught, index, fact.run, fact.seq) from None
 
     def _claim(self, index: int, writer: str, hash_: str, signature: bytes | None) -> None:
         """Notes a signature to be checked; a writer's key may stand in the journal after its first events.
@@ -239,11 +238,6 @@ def _commits_in(body: bytes) -> dict[str, str]:
         return commits_of(values[3])
     fact = read_fact_body(text)
     return {} if fact is None else fact.commits
-
-
-def _at(caught: Caught, index: int, run: str, seq: int) -> Caught:
-    flaw = caught.flaw
-    return Caught(flaw.what, index=index, run=unquoted(run), seq=seq, expected=flaw.expected, found=flaw.found)
 
 
 def first_bad_signature(claims: Iterable[Claimed]) -> int | None:

@@ -91,7 +91,7 @@ class Lives:
             if life[0] != run or life[1] != tool or life[2] != side_effect or life[3] != on_crash:
                 self._check_same(life, (run, tool, side_effect, on_crash))
         except Caught as caught:
-            raise _placed(caught, index, run, number) from None
+            raise placed(caught, index, run, number) from None
         if status in _ENDS and attempt < _MOST_ATTEMPTS:
             self._open.pop(effect, None)
             was_asked = before is not None and self._questions.pop(effect, NOT_ASKED) != NOT_ASKED
@@ -111,7 +111,7 @@ class Lives:
             if (fact.type in EFFECT_TYPES and fact.type not in EVENT_TYPES) or "approval" in fact.commits:
                 raise Caught(f"{fact.type} names its effect, and this one does not")
         except Caught as caught:
-            raise _placed(caught, index, fact.run, fact.seq) from None
+            raise placed(caught, index, fact.run, fact.seq) from None
         return (fact.run, fact.seq, fact.at, fact.commits, fact.writer, fact, None, None)
 
     def _chain(self, log: str, run: str, seq: int, prev: str, hash_: str) -> int:
@@ -204,7 +204,8 @@ def _why_not_asked(question: str, kind: str, names: Names) -> str:
     return f"{kind} does not fit the approval of its effect: {how}"
 
 
-def _placed(caught: Caught, index: int, run: str, seq: int) -> Caught:
+def placed(caught: Caught, index: int, run: str, seq: int) -> Caught:
+    """Return what was caught, with the place of the event at which it was."""
     flaw = caught.flaw
     return Caught(flaw.what, index=index, run=unquoted(run), seq=seq, expected=flaw.expected, found=flaw.found)
 

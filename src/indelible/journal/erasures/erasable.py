@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
+from typing import Any
 
 from indelible.core.approvals.edits import stands_for
+from indelible.core.approvals.grants import grant_ref
 from indelible.core.effects.effect import Effect
 from indelible.core.events import Event
+from indelible.core.paging import every_event, read_sheet
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import (
     ERASED,
@@ -29,14 +32,15 @@ from indelible.core.privacy.forgetting import (
     why_resumable,
     why_unknown,
 )
-from indelible.core.sheets import SheetFilter
+from indelible.core.runs.run import run_ref
+from indelible.core.values.canonical import decode
 from indelible.core.verifying.moves import ADOPTED
 from indelible.core.verifying.unsealed import believed_holds
 from indelible.errors import IllegalMove, OnHold
-from indelible.journal.erasures.grant_states import grants_told_at, states_of
 
-_PAGE = 1000
 _PAYLOADS_AT_ONCE = 200
+_Place = tuple[str, int]
+"""Is where a state of a grant is told: run and number of the event."""
 
 
 def refused(kept: Kept) -> OnHold | IllegalMove:
@@ -54,9 +58,7 @@ class Erasable:
 
     def events(self, run_id: str, after: int = -1) -> Iterator[Event]:
         """Lists a run's events above a number."""
-        while page := self._store.events(self._tenant, run_id, after, _PAGE):
-            yield from page
-            after = page[-1].seq
+        return every_event(self._store, self._tenant, run_id, after)
 
     def events_at(self, run_id: str, seqs: Sequence[int]) -> list[Event]:
         """Lists the events of a run with these numbers."""
@@ -186,8 +188,8 @@ class Erasable:
 
     def run_status(self, run_id: str) -> str | None:
         """Says how a run stands; None when it was never started."""
-        found = self._store.sheets(self._tenant, SheetFilter(kind="run", id=run_id, limit=1))
-        return found[0].status if found else None
+        found = read_sheet(self._store, self._tenant, run_ref(run_id))
+        return None if found is None else found.status
 
     def _needed_to_resume(self, run_id: str, told: Payloads, *, is_named: bool) -> tuple[Payloads, list[str]]:
         """Gives what stays of what is told of a run, and why."""
@@ -221,8 +223,8 @@ class Erasable:
         more: dict[str, list[tuple[int, str]]] = {}
         for run_id, selection in chosen.items():
             told = [seq for seq, name in selection.erased if name == "grant"]
-            for grant_id in sorted(grants_told_at(self._store, self._tenant, run_id, told)) if told else ():
-                for other, seq in states_of(self._store, self._tenant, grant_id):
+            for grant_id in sorted(_grants_told_at(self._store, self._tenant, run_id, told)) if told else ():
+                for other, seq in _states_of_grant(self._store, self._tenant, grant_id):
                     more[other] = [*more.pop(other, ()), (seq, "grant")]
         others = {run_id: self._unless_held(run_id, more[run_id]) for run_id in more if run_id not in chosen}
         mine = {
@@ -238,3 +240,31 @@ class Erasable:
             return Selection((), (Kept(run_id, None, why_held(hold)),))
         effect_of = {event.seq: event.effect_id for event in self.events_at(run_id, [seq for seq, _ in states])}
         return select(run_id, states, effect_of, self.whys(run_id, set(effect_of.values()), {}))
+
+
+# The states of a grant: each pins the same arguments, so they go together.
+
+
+def _grants_told_at(store: Store, tenant: str, run_id: str, seqs: Iterable[int]) -> set[str]:
+    """Names the grants of which these events tell a state that is not erased."""
+    return {_on(payload.value)["id"] for payload in store.payloads(tenant, run_id, seqs) if payload.field == "grant"}
+
+
+def _states_of_grant(store: Store, tenant: str, grant_id: str) -> list[_Place]:
+    """Lists where the states of a grant are told, the oldest first; each but the first names the one before it."""
+    sheet = read_sheet(store, tenant, grant_ref(grant_id))
+    places: list[_Place] = []
+    body = None if sheet is None else sheet.body
+    if sheet is not None and body is not None and sheet.run_id is not None and sheet.seq is not None:
+        places.append((sheet.run_id, sheet.seq))
+    while body is not None and (before := _on(body)["before"]) is not None:
+        places.append((before[0], before[1]))
+        found = store.payloads(tenant, before[0], [before[1]])
+        body = next((payload.value for payload in found if payload.field == "grant"), None)
+    return places[::-1]
+
+
+def _on(body: bytes) -> dict[str, Any]:
+    content = decode(body)
+    assert isinstance(content, dict)
+    return content

@@ -8,7 +8,9 @@ from datetime import datetime
 from typing import TypeVar
 
 from indelible.core.approvals.deliveries import read_delivery
+from indelible.core.approvals.sheets import approval_ref
 from indelible.core.events import Event
+from indelible.core.paging import event_of, every_sheet, read_sheet
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import (
     OUT_OF_HAND,
@@ -102,10 +104,7 @@ class LongEnded:
         return Selection((*(one for one in told if one not in newest), *newest), ())
 
     def _sheets(self, kind: str, status: str) -> Iterator[Sheet]:
-        after = ""
-        while page := self._store.sheets(self._tenant, SheetFilter(kind=kind, status=status, after=after, limit=_PAGE)):
-            yield from page
-            after = page[-1].id
+        return every_sheet(self._store, self._tenant, SheetFilter(kind=kind, status=status, after="", limit=_PAGE))
 
     # Calls that never were effects
 
@@ -145,20 +144,16 @@ class LongEnded:
         return [*found, *noted]
 
     def _was_decided(self, approval_id: str, before: datetime) -> bool:
-        found = self._store.sheets(self._tenant, SheetFilter(kind="approval", id=approval_id, limit=1))
-        if not found or not is_message_over(found[0].status) or found[0].run_id is None or found[0].seq is None:
+        found = read_sheet(self._store, self._tenant, approval_ref(approval_id))
+        if found is None or not is_message_over(found.status):
             return False
-        told = self._store.events(self._tenant, found[0].run_id, found[0].seq - 1, 1)
-        return bool(told) and _told_at(told[0]) < before
+        told = event_of(self._store, self._tenant, found)
+        return told is not None and told.at < before
 
 
 def _is_old_refusal(event: Event, before: datetime) -> bool:
     """Tells this of a call that the ledger refused, long ago? People tell of their own under the same name."""
-    return "decision" in event.read()["facts"] and _told_at(event) < before
-
-
-def _told_at(event: Event) -> datetime:
-    return datetime.fromisoformat(event.read()["at"])
+    return "decision" in event.read()["facts"] and event.at < before
 
 
 def _by_run(found: Iterable[_One]) -> dict[str, list[_One]]:

@@ -14,6 +14,7 @@ from typing import Any
 from indelible.core.approvals.grants import delegation_sheet, grant_sheet, read_delegation, read_grant
 from indelible.core.approvals.sheets import approval_sheet, read_approval
 from indelible.core.effects.stops import read_stop, stop_sheet
+from indelible.core.paging import every_sheet
 from indelible.core.people.credentials import credential_sheet, read_credential
 from indelible.core.people.sheets import person_again
 from indelible.core.people.vouching import provider_sheet, read_provider
@@ -165,10 +166,7 @@ class SheetTable:
         self._told = told
 
     def _rows(self, kind: str) -> Iterator[Sheet]:
-        before: str | None = None
-        while page := self._store.sheets(self._tenant, SheetFilter(kind=kind, before=before, limit=_PAGE)):
-            yield from page
-            before = page[-1].id
+        return every_sheet(self._store, self._tenant, SheetFilter(kind=kind, limit=_PAGE))
 
     def wrong(self) -> dict[str, tuple[Place, str]]:
         """Gives what is wrong with which sheet, and where its newest state is told; nothing when all is well.
@@ -191,7 +189,7 @@ class SheetTable:
         told = {one.place: one for asked in self._told.questions.values() for one in asked}
         found: dict[str, tuple[Place, str]] = {}
         for row in self._rows("approval"):
-            place = (row.run_id or "", -1 if row.seq is None else row.seq)
+            place = _place_of(row)
             one = told.pop(place, None)
             why = "no event tells of its state" if one is None else self._why_wrong(row, one)
             if why is not None:
@@ -218,7 +216,7 @@ class SheetTable:
         told = dict(self._told.clear[kind])
         found: dict[str, tuple[Place, str]] = {}
         for row in self._rows(kind):
-            place = (row.run_id or "", -1 if row.seq is None else row.seq)
+            place = _place_of(row)
             one = told.pop(row.id, None)
             why = "no event tells of it" if one is None else _why_not_told(row, place, one)
             if why is not None:
@@ -234,7 +232,7 @@ class SheetTable:
         """
         needed = {(delegated_ref(run_id).id, "delegated"): place for run_id, place in self._told.delegating.items()}
         for row in self._rows("run"):
-            place = (row.run_id or "", -1 if row.seq is None else row.seq)
+            place = _place_of(row)
             if row.body is not None and is_limited(read_run(row)):
                 needed[limit_ref(row.id).id, LIMITED] = place
             if row.status == HANDED_OVER:
@@ -251,7 +249,7 @@ class SheetTable:
         found: dict[str, tuple[Place, str]] = {}
         seen: set[Place] = set()
         for row in self._rows(kind):
-            place = (row.run_id or "", -1 if row.seq is None else row.seq)
+            place = _place_of(row)
             one = told.pop(row.id, None)
             why: str | None = "two rows name one event" if place in seen else None
             seen.add(place)
@@ -271,6 +269,11 @@ class SheetTable:
         """Say whether a row has the version that was told; no event tells which versions of a policy a loss took."""
         is_later = row.kind == "policy" and self._told.is_continued and row.version > told.version
         return row.version == told.version or is_later
+
+
+def _place_of(row: Sheet) -> Place:
+    """Return where a row says that it is told."""
+    return row.run_id or "", -1 if row.seq is None else row.seq
 
 
 def _why_not_told(row: Sheet, place: Place, told: ToldSheet) -> str | None:

@@ -16,6 +16,7 @@ from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import identify
 from indelible.core.events import NO_EVENTS, Event
 from indelible.core.journal.chain import Broken, check_chain
+from indelible.core.paging import every_run
 from indelible.core.ports import Filter, Store
 from indelible.core.remote.questions import MOST_LISTED
 from indelible.core.values.canonical import decode
@@ -157,10 +158,7 @@ class Tables:
                 raise Caught("what waits for the tree is no event of its run", run=run_id, seq=seq)
 
     def _kept_ends(self) -> Iterator[tuple[str, int, str]]:
-        after = ""
-        while page := self._store.journal.runs(self._tenant, after, _PAGE):
-            yield from page
-            after = page[-1][0]
+        return every_run(self._store, self._tenant, page=_PAGE)
 
     def _compare_ends(self, examination: Examination) -> None:
         """Compares what is kept as the ends of runs."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import ipaddress
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from indelible.core.verifying.findings import CannotTell, Caught
+from indelible.listening import is_loopback
 
 _SECONDS = 30
 
@@ -28,7 +28,7 @@ class PublishedFiles:
             parts = urlsplit(address)
         except ValueError as problem:
             raise CannotTell(f"{address} is no address: {problem}") from problem
-        if parts.scheme != "https" and not _is_loopback(parts.hostname or ""):
+        if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
             raise CannotTell(f"{address}: use https; plain http only reaches this machine")
         self._prefix = address.rstrip("/")
         self._opener = urllib.request.build_opener(_NoRedirects)
@@ -66,10 +66,3 @@ class PublishedFiles:
 
     def close(self) -> None:
         """Has nothing to give back."""
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

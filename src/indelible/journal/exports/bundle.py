@@ -21,6 +21,7 @@ from indelible.core.journal.merkle import HASH_BYTES, ReadNode, inclusion_proof
 from indelible.core.journal.notes import parse_head, parse_note
 from indelible.core.journal.receipts import Receipt
 from indelible.core.journal.tiles import WIDTH, entries_path, node_reader, pack_entries, tile_path, tiles_of
+from indelible.core.paging import every_event
 from indelible.core.ports import Store
 from indelible.errors import JournalError
 from indelible.journal.exports.excerpt import PAGE, Excerpt, Shown
@@ -78,14 +79,11 @@ def manifest(excerpt: Excerpt, form: str, made_at: datetime) -> dict[str, Any]:
 def claimed_keys(store: Store, tenant: str) -> list[str]:
     """Lists the keys that the journal says it was signed with; for information, never to be trusted."""
     keys: list[str] = []
-    after = -1
-    while events := store.events(tenant, JOURNAL_RUN, after, PAGE):
-        after = events[-1].seq
-        for event in events:
-            if event.type in ("key_registered", "key_rotated"):
-                with suppress(ValueError, AttributeError):  # altered behind the ledger's back: the verifier's to tell
-                    facts = json.loads(event.body).get("facts")
-                    keys += [key for key in (facts.get("key"), facts.get("new")) if isinstance(key, str)]
+    for event in every_event(store, tenant, JOURNAL_RUN, page=PAGE):
+        if event.type in ("key_registered", "key_rotated"):
+            with suppress(ValueError, AttributeError):  # altered behind the ledger's back: the verifier's to tell
+                facts = json.loads(event.body).get("facts")
+                keys += [key for key in (facts.get("key"), facts.get("new")) if isinstance(key, str)]
     return list(dict.fromkeys(keys))
 
 

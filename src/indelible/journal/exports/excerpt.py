@@ -17,9 +17,9 @@ from indelible.core.filtering.filters import Query
 from indelible.core.filtering.matching import AgentOf, event_subject, fits
 from indelible.core.journal.journal import JOURNAL_RUN, Entry
 from indelible.core.journal.notes import Note, TreeHead, parse_head, parse_note
+from indelible.core.paging import read_sheet
 from indelible.core.ports import Store
-from indelible.core.runs.run import read_run
-from indelible.core.sheets import SheetFilter
+from indelible.core.runs.run import read_run, run_ref
 from indelible.core.values.canonical import decode
 from indelible.errors import BadCall, JournalError
 from indelible.journal.exports.selecting import Between, Disclosure, During, OfRun, Selection, Whole
@@ -212,9 +212,10 @@ def agents_in(store: Store, tenant: str) -> AgentOf:
 
     @cache
     def agent_of(run_id: str) -> str | None:
-        found = store.sheets(tenant, SheetFilter(kind="run", id=run_id, limit=1))
-        is_open = found and found[0].body is not None and isinstance(decode(found[0].body), dict)  # not encrypted
-        return read_run(found[0]).agent if is_open else None
+        found = read_sheet(store, tenant, run_ref(run_id))
+        if found is None or found.body is None or not isinstance(decode(found.body), dict):  # encrypted
+            return None
+        return read_run(found).agent
 
     return agent_of
 

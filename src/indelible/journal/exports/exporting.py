@@ -14,8 +14,8 @@ from indelible.core.journal.receipts import Receipt
 from indelible.core.ports import Store
 from indelible.errors import BadCall
 from indelible.journal.exports.bundle import write_bundle
-from indelible.journal.exports.csv_rows import write_csv
 from indelible.journal.exports.excerpt import Excerpt, Kind, Progress, Shown, newest_head
+from indelible.journal.exports.flat import write_csv
 from indelible.journal.exports.html_report import write_report
 from indelible.journal.exports.outlet import new_bundle, new_file
 from indelible.journal.exports.parquet_rows import write_parquet

@@ -1,12 +1,14 @@
-"""Events as flat rows, for tables: CSV and Parquet."""
+"""Events as flat rows, for tables, and as CSV (RFC 4180), safe to open in a spreadsheet."""
 
 from __future__ import annotations
 
+import csv
 import json
 from base64 import b64encode
-from typing import Any
+from io import TextIOWrapper
+from typing import IO, Any
 
-from indelible.journal.exports.excerpt import Shown
+from indelible.journal.exports.excerpt import Excerpt, Shown
 from indelible.journal.exports.selecting import PAYLOAD_FIELDS
 
 NUMBERS = ("index", "seq", "attempt")
@@ -20,6 +22,9 @@ COLUMNS = (
 _RENAMED = {"run": "run_state"}  # a column named run says which run it is
 _PLAIN = ("at", "type", "status", "tool", "side_effect", "effect", "on_crash", "prev", "writer")
 Row = dict[str, int | str | None]
+# What makes a spreadsheet take a cell for a formula, also in full-width letters; and the apostrophe itself, so that
+# taking one away from every text that begins with one gives the text back.
+_TAKEN_FOR_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠", "'")
 
 
 def row_of(shown: Shown) -> Row:
@@ -44,6 +49,27 @@ def row_of(shown: Shown) -> Row:
         row["not_shown"] = " ".join(sorted(commits.keys() - {payload.field for payload in shown.payloads})) or None
     row["signature"] = None if entry.signature is None else b64encode(entry.signature).decode()
     return row
+
+
+def write_csv(excerpt: Excerpt, out: IO[bytes]) -> None:
+    """Writes one line per event."""
+    text = TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", newline="", write_through=True)
+    try:
+        lines = csv.writer(text)
+        lines.writerow(COLUMNS)
+        for shown in excerpt.read():
+            lines.writerow(_cells(row_of(shown)))
+    finally:
+        text.detach()  # the file stays the caller's to close
+
+
+def _cells(row: Row) -> list[int | str | None]:
+    return [row[name] if name in NUMBERS else harmless(row[name]) for name in COLUMNS]
+
+
+def harmless(value: int | str | None) -> int | str | None:
+    """Puts an apostrophe before a text that a spreadsheet would run as a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(_TAKEN_FOR_FORMULA) else value
 
 
 def _fields_of(body: bytes) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from indelible.core.approvals.grants import APPROVALS_RUN
 from indelible.core.effects.calls import OWN_RUNS
@@ -10,10 +11,11 @@ from indelible.core.effects.stops import STOPS_RUN
 from indelible.core.events import Event
 from indelible.core.journal.journal import JOURNAL_RUN, Waiting
 from indelible.core.macs import RIGHTS, Known, Macs
+from indelible.core.paging import every_event, every_run, read_sheet
 from indelible.core.people.credentials import CREDENTIALS_RUN
 from indelible.core.people.person import PEOPLE_RUN
 from indelible.core.ports import Store
-from indelible.core.sheets import SheetFilter, SheetRef
+from indelible.core.sheets import SheetRef
 from indelible.core.verifying.findings import Caught
 from indelible.core.verifying.unsealed import (
     READ,
@@ -34,9 +36,8 @@ _FEW = 16
 def newest_told(store: Store, macs: Macs, found: Sequence[ToldOf]) -> Known:
     """Return the newest version of each right of which something was told, and the last reservation of each budget."""
     rights = {one.ref for one in found if one.ref.kind in RIGHTS}
-    filters = (SheetFilter(kind=ref.kind, id=ref.id, limit=1) for ref in rights)
-    rows = [sheet for each in filters for sheet in store.sheets(macs.tenant, each)]
-    return versions_to_keep(found, rows)
+    rows = (read_sheet(store, macs.tenant, ref) for ref in rights)
+    return versions_to_keep(found, [sheet for sheet in rows if sheet is not None])
 
 
 def read_on(store: Store, macs: Macs) -> list[ToldOf]:
@@ -82,17 +83,9 @@ def _own_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _listed_runs(store: Store, tenant: str) -> Iterator[tuple[str, int, str]]:
-    after = OWN_RUNS
-    while page := store.journal.runs(tenant, after, _FEW):
-        for run in page:
-            if not run[0].startswith(OWN_RUNS):
-                return
-            yield run
-        after = page[-1][0]
+    return takewhile(lambda run: run[0].startswith(OWN_RUNS), every_run(store, tenant, OWN_RUNS, page=_FEW))
 
 
 def _events(store: Store, tenant: str, run_id: str, start: int) -> Iterator[Event]:
     """Yield a run's events to its last one: what is kept as its end may have been put back."""
-    while page := store.events(tenant, run_id, start - 1, _PAGE):
-        yield from page
-        start = page[-1].seq + 1
+    return every_event(store, tenant, run_id, start - 1, page=_PAGE)

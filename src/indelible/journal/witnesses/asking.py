@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from ipaddress import ip_address
 from queue import Empty, SimpleQueue
 from socket import SHUT_RDWR, socket
 from threading import Thread, Timer
@@ -23,6 +22,7 @@ from indelible.core.journal.journal import Prove
 from indelible.core.journal.notes import COSIGNATURE, Note, PublicKey, Signature, TreeHead, parse_head
 from indelible.core.journal.witnessing import MOST_ANSWER_BYTES, Request, parse_cosignature, parse_size, with_newest
 from indelible.errors import BadNote, JournalError
+from indelible.listening import is_loopback
 
 _TIMEOUT = timedelta(seconds=5)
 _WITHIN = timedelta(seconds=6)
@@ -208,16 +208,6 @@ def _checked_address(url: str, allow_clear_text: bool) -> SplitResult:
     if address.scheme == "http" and not (allow_clear_text or is_loopback(host)):
         raise BadNote(f"{url}: in clear text only this machine is asked; use https, or allow it on purpose")
     return address
-
-
-def is_loopback(host: str) -> bool:
-    """Does this host name or address mean this machine and no other?"""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 @contextmanager

@@ -46,6 +46,7 @@ from indelible.core.journal.witnessing import (
     signing_time,
 )
 from indelible.errors import BadNote, JournalError, KeyUnusable
+from indelible.journal.keys.files import sync_folder
 
 _log = logging.getLogger("indelible.witness")
 _NAME_LINE = b"witness: "
@@ -86,7 +87,7 @@ def open_key(path: Path, name: str | None = None) -> WitnessKey:
         with suppress(FileExistsError):  # another process made one meanwhile, and that one counts
             path.hardlink_to(new)
         new.unlink()
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     return read_key(path, name)
 
 
@@ -159,7 +160,7 @@ class HeadFolder:
         path = self._path(origin)
         _write_durably(path.with_suffix(".new"), str(note).encode())
         path.with_suffix(".new").rename(path)
-        _sync_folder(self._folder)
+        sync_folder(self._folder)
 
     def keep_fork(self, origin: str, note: Note) -> Path:
         """Keeps a head that proves, beside the one that was cosigned, that a log has two histories."""
@@ -183,14 +184,6 @@ def _write_durably(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 # ── the witness ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from indelible.core.effects.calls import check_name
 from indelible.core.journal.journal import JOURNAL_RUN
 from indelible.core.journal.notes import Note, PublicKey, parse_note, parse_vkey
+from indelible.core.paging import every_event
 from indelible.core.rights import VerbName
 from indelible.errors import BadCall, NotSealed, RunRefused
 from indelible.journal.sealing import receipt_of
@@ -186,13 +187,9 @@ def _signature(asked: Asking, head: Note) -> tuple[bytes, PublicKey]:
 
 def _keys(asked: Asking) -> list[PublicKey]:
     """Lists the keys that the journal itself tells of."""
-    keys: list[PublicKey] = []
-    after = -1
-    while page := asked.ledger._engine.recorded.events(asked.caller.tenant, JOURNAL_RUN, after, 1000):
-        facts = [event.read()["facts"] for event in page if event.type in ("key_registered", "key_rotated")]
-        keys += [parse_vkey(told.get("new") or told["key"]) for told in facts]
-        after = page[-1].seq
-    return keys
+    events = every_event(asked.ledger._engine.recorded, asked.caller.tenant, JOURNAL_RUN)
+    facts = (event.read()["facts"] for event in events if event.type in ("key_registered", "key_rotated"))
+    return [parse_vkey(told.get("new") or told["key"]) for told in facts]
 
 
 # Looking

@@ -14,18 +14,19 @@ from typing import Any
 from fastapi import APIRouter, Response
 
 from indelible.core.effects.calls import SideEffect
+from indelible.core.remote.shown import plainly
 from indelible.core.runs.following import RunEvent
-from indelible.core.runs.resuming import artifact_content, context_content, millis_of
+from indelible.core.runs.resuming import artifact_content, context_content, millis_of, receipt_content
 from indelible.core.runs.run import CheckpointReason, RunStatus
 from indelible.errors import UnknownCheckpoint
-from indelible.runs.contents import checkpoint_content, event_content, report_content, run_content
+from indelible.runs.contents import checkpoint_content, report_content, run_content
 from indelible.runs.desk import RunsDesk
 from indelible.runs.keeping import new_checkpoint
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import answer, resources
 from indelible.server.requests.strict import CheckedName, RunName
 from indelible.server.routes.runs import aside, check_size, desk_of, found_run, let_go, record_all, seal, sealing
-from indelible.server.shapes.effects import Sent, Text, plainly
+from indelible.server.shapes.effects import Sent, Text
 
 zehrava: APIRouter = resources("zehrava-gate")
 BY_AGENT = asking("drive_runs")
@@ -229,7 +230,7 @@ def _inspected(desk: RunsDesk, ledger_id: str, run_id: str) -> Content:
         checkpoints.append({**_counted_from_one(content, "atSeq"), "eventId": None if at is None else f"evt_{at.id}"})
     return {
         "run": run_content(run, ledger_id, story),
-        "events": [_event_shown(event_content(event)) for event in events],
+        "events": [_event_shown(receipt_content(event)) for event in events],
         "checkpoints": checkpoints,
         "artifacts": [_counted_from_one(artifact_content(artifact), "seq") for artifact in story.artifacts],
         "resumableCheckpoints": sound,

@@ -18,6 +18,7 @@ from indelible.core.commands import AwaitingApproval, Claimed, Denied, MayRun, R
 from indelible.core.effects import refusing
 from indelible.core.effects.effect import Effect, Failed, Succeeded
 from indelible.core.events import instant
+from indelible.core.remote.shown import plainly
 from indelible.core.runs.resuming import millis_of
 from indelible.core.values.canonical import decode, encode
 from indelible.errors import (
@@ -35,7 +36,7 @@ from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import answer, resources
 from indelible.server.routes.approvals import find_approval, saying_who
 from indelible.server.routes.effects import claim_of, find_by_id
-from indelible.server.shapes.effects import Begin, Name, Sent, Text, plainly
+from indelible.server.shapes.effects import Begin, Name, Sent, Text
 
 intents: APIRouter = resources("zehrava-gate")
 RUN = "intents"

@@ -6,9 +6,6 @@ from typing import Annotated
 
 from fastapi import Query
 
-from indelible.core.filtering.filters import Query as Asked
-from indelible.core.filtering.filters import Resource
-from indelible.core.filtering.reading import parse
 from indelible.engine.finding import Finding
 from indelible.server.requests.asking import Asking
 
@@ -22,11 +19,6 @@ Q = Annotated[
 ]
 
 
-def asked_for(q: str, resource: Resource) -> Asked:
-    """Reads a filter; raises `BadFilter`, which names what is wrong by its place."""
-    return parse(q, resource)
-
-
 def finding_of(asked: Asking) -> Finding:
-    """Gives what finds things of the caller's tenant."""
-    return Finding(asked.ledger._engine.store, asked.caller.tenant, asked.ledger._run_desk().keeping)
+    """Return what finds things of the caller's tenant."""
+    return Finding.of(asked.ledger)

@@ -12,13 +12,15 @@ from fastapi import APIRouter, Header, HTTPException, Path, Query, Response
 from indelible.core.approvals.approval import Approval, ApprovalStatus
 from indelible.core.approvals.grants import GrantTerms
 from indelible.core.events import instant
+from indelible.core.filtering.reading import parse
+from indelible.core.remote.shown import plainly
 from indelible.core.sheets import SheetFilter
 from indelible.core.values.canonical import decode_json
 from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall, UnknownApproval, VoteRefused
 from indelible.server.requests import sequence
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import Q, asked_for, finding_of
+from indelible.server.requests.filters import Q, finding_of
 from indelible.server.requests.preconditions import etag, outdated, seen_version
 from indelible.server.requests.routing import answer, resources
 from indelible.server.routes.effects import Before, Limit, check_names
@@ -39,7 +41,7 @@ from indelible.server.shapes.approvals import (
     grant_shown,
     view_shown,
 )
-from indelible.server.shapes.effects import Reason, plainly
+from indelible.server.shapes.effects import Reason
 
 approvals: APIRouter = resources("approvals")
 Id = Annotated[str, Path(description="An approval's id, as in apr_0123.")]
@@ -59,7 +61,7 @@ async def list_approvals(
     """List approvals, newest first."""
     check_names(tool=tool, run_id=run_id, before=before)
     selected = SheetFilter(kind="approval", status=status, topic=run_id, before=before, limit=limit)
-    query = asked_for(q, "approvals")
+    query = parse(q, "approvals")
     found = await in_own_thread(finding_of(asked).approvals, query, selected, tool)
     pending = [approval for approval in found.things if approval.status == "pending"]
     alike = await in_own_thread(asked.ledger._approving.elsewhere, pending)

@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Header, Path, Query, Response
 
-from indelible.core.commands import AwaitingApproval, Begun, Claimed, Replayed, ReplayedFailure
+from indelible.core.commands import AwaitingApproval, Claimed, Replayed, ReplayedFailure
 from indelible.core.effects import refusing
 from indelible.core.effects.answered import answered_ref, read_answered
 from indelible.core.effects.calls import OptionWords, SideEffect, check_name
 from indelible.core.effects.effect import ENDED, Claim, Effect, Failed, Outcome, Status, Succeeded
 from indelible.core.effects.reconciling import Reconciled
 from indelible.core.events import instant
+from indelible.core.filtering.reading import parse
 from indelible.core.ports import Filter
 from indelible.core.rights import held_claim
 from indelible.core.sheets import SheetFilter
@@ -25,7 +26,7 @@ from indelible.errors import BadCall, UnknownEffect
 from indelible.server import speaking
 from indelible.server.requests import sequence
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import Q, asked_for, finding_of
+from indelible.server.requests.filters import Q, finding_of
 from indelible.server.requests.preconditions import etag, is_among
 from indelible.server.requests.routing import ThinRoute, answer, resources
 from indelible.server.shapes.approvals import ApprovalAnswer, approval_shown
@@ -85,7 +86,7 @@ async def begin(body: Begin, asked: Asking = asking("call")) -> Response:
             headers = await sequence.of_sheet(asked, "approval", approval.id)
             return answer({"effect": effect_shown(effect), "approval": approval_shown(approval)}, 202, headers)
         case _:
-            return _refused(begun)
+            return refusing.refuse(begun)
 
 
 async def commit(effect_id: Id, body: Commit, asked: Asking = asking("report")) -> Response:
@@ -112,11 +113,6 @@ def _claim_shown(claim: Claim) -> dict[str, Any]:
     assert effect.lease_until is not None
     until = instant(effect.lease_until)
     return {"effect": effect_shown(effect), "token": claim.token, "fence": effect.fence, "lease_until": until}
-
-
-def _refused(begun: Begun) -> Response:
-    """Raises what keeps the call from running now, with the next step."""
-    refusing.refuse(begun)
 
 
 def claim_of(effect: Effect, token: str, attempt: int) -> Claim:
@@ -240,7 +236,7 @@ async def list_effects(
     """List effects, newest first. A page may hold fewer than `limit` when they are large; `next` is null at the end."""
     check_names(tool=tool, run_id=run_id, before=before)
     selected = Filter(status=status, tool=tool, run_id=run_id, side_effect=side_effect, before=before, limit=limit)
-    query = asked_for(q, "effects")
+    query = parse(q, "effects")
     found = await in_own_thread(finding_of(asked).effects, query, selected)
     undone = await asked.ledger.compensations(found.things)
     shown = [effect_shown(effect, undone.get(effect.id)) for effect in found.things]

@@ -10,13 +10,14 @@ from fastapi.sse import EventSourceResponse
 from indelible.core.effects.calls import check_name
 from indelible.core.events import Event
 from indelible.core.filtering.filters import Query as Asked
+from indelible.core.filtering.reading import parse
 from indelible.core.journal.journal import Entry
 from indelible.engine.finding import number_of
 from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall, UnknownRun
 from indelible.server.feeds import LOOK_AT_JOURNAL_EVERY, LOOK_EVERY, Read, Told, stream
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import Q, asked_for, finding_of
+from indelible.server.requests.filters import Q, finding_of
 from indelible.server.requests.routing import answer, resources
 from indelible.server.routes.effects import Limit
 from indelible.server.shapes.effects import EventPage, entry_shown, event_shown
@@ -34,7 +35,7 @@ async def list_events(
     run_id: RunId = None, q: Q = "", after: After = -1, limit: Limit = 100, asked: Asking = asking("read")
 ) -> Response:
     """List a run's events in their order, or all of the tenant's in the order of the journal."""
-    query = asked_for(q, "events")
+    query = parse(q, "events")
     await _check_run(asked, run_id)
     found = await in_own_thread(finding_of(asked).events, query, run_id, after, limit)
     return answer({"events": [_shown(event) for event in found.things], "next": found.next})
@@ -55,7 +56,7 @@ async def stream_events(
     asked: Asking = asking("read"),
 ) -> Response:
     """Send events as they happen; whoever comes back with `Last-Event-ID` misses none and gets none twice."""
-    query = asked_for(q, "events")
+    query = parse(q, "events")
     await _check_run(asked, run_id)
     run_id = run_id or query.only("run")  # as the list does, so that both count alike
     begin = after if last_event_id is None else _number(last_event_id)

@@ -11,7 +11,9 @@ from fastapi import APIRouter, HTTPException, Path, Response
 from fastapi.responses import FileResponse
 from pydantic import BaseModel, Field
 
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
+from indelible.core.filtering.reading import parse
+from indelible.core.paging import every_event
 from indelible.core.ports import Store
 from indelible.core.privacy.forgetting import ERASED
 from indelible.engine.running import in_own_thread
@@ -20,7 +22,6 @@ from indelible.journal.exports.exporting import Exported, Form, check_form, expo
 from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection, Whole
 from indelible.server.export_jobs import Job, Ordered, State
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import asked_for
 from indelible.server.requests.routing import answer, resources
 from indelible.server.shapes.effects import Moment, Name, Sent
 
@@ -91,7 +92,7 @@ class ExportPage(BaseModel):
 @exports.post("/v1/exports", status_code=202, response_model=ExportShown)
 async def order_export(body: ExportAsked, asked: Asking = BY_AUDITOR) -> Response:
     """Have the journal, or a part of it, written to a file, beside everything else; look how far it is by its id."""
-    query = asked_for(body.q, "events")
+    query = parse(body.q, "events")
     check_form(body.form, query)
     ordered = Ordered(
         form=body.form,
@@ -141,9 +142,8 @@ def _erasures(store: Store, tenant: str, start: int) -> set[tuple[str, int]]:
     for run_id, seq, _ in store.journal.pending(tenant, _ALL):  # first: meanwhile it may be taken into the journal
         first[run_id] = min(seq, first.get(run_id, seq))
     for run_id, seq in first.items():
-        while told := store.events(tenant, run_id, seq - 1, _PAGE):
-            found |= {(run_id, event.seq) for event in told if _IS_ERASURE in event.body}
-            seq = told[-1].seq + 1
+        events = every_event(store, tenant, run_id, seq - 1)
+        found |= {(run_id, event.seq) for event in events if _IS_ERASURE in event.body}
     while page := store.journal.entries(tenant, start, _PAGE):
         found |= {(entry.run_id, entry.seq) for entry in page if _IS_ERASURE in entry.body}
         start = page[-1].index + 1
@@ -218,7 +218,7 @@ def _shown(job: Job) -> dict[str, Any]:
         "done": job.done,
         "total": job.total,
         "asked_at": instant(job.asked_at),
-        "expires_at": None if job.expires_at is None else instant(job.expires_at),
+        "expires_at": instant_or_none(job.expires_at),
         "events": None if made is None else made.events,
         "payloads": None if made is None else made.payloads,
         "withheld": None if made is None else made.withheld,

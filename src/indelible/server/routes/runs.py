@@ -15,6 +15,7 @@ from fastapi import APIRouter, Query, Response
 
 from indelible.core.effects.effect import hash_of
 from indelible.core.events import Event
+from indelible.core.filtering.reading import parse
 from indelible.core.remote.admitting import check_scopes
 from indelible.core.runs.commands import NewCheckpoint, Told
 from indelible.core.runs.run import Checkpoint, Run, RunStatus
@@ -26,7 +27,7 @@ from indelible.runs.keeping import new_checkpoint
 from indelible.runs.telling import happenings_of
 from indelible.server.requests import sequence
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import Q, asked_for, finding_of
+from indelible.server.requests.filters import Q, finding_of
 from indelible.server.requests.routing import resources
 from indelible.server.requests.strict import LARGEST_NUMBER, CheckedName, RunName
 from indelible.server.shapes.run_bodies import (
@@ -110,7 +111,7 @@ async def list_runs(
     A run that was never started has the status `open`: its id only groups calls, so its agent and intent are unknown
     and empty.
     """
-    query = asked_for(q, "runs")
+    query = parse(q, "runs")
     found = await aside(finding_of(asked).runs, query, status, agent, before, limit)
     return RunPage(runs=[run_shown(run) for run in found.things], next=found.next)
 

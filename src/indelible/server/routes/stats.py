@@ -9,7 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
 
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.filtering.filters import UNITS, Since, at
 from indelible.core.filtering.reading import parse
 from indelible.core.stats import GROUPS, MOST_STRETCHES, By, Figure, Metric
@@ -17,7 +17,7 @@ from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall
 from indelible.server.counting import FILTERED, Counting, Period
 from indelible.server.requests.asking import Asking, asking
-from indelible.server.requests.filters import Q, asked_for
+from indelible.server.requests.filters import Q
 from indelible.server.requests.routing import resources
 
 LONGEST = timedelta(days=90)
@@ -83,7 +83,7 @@ def _period(metric: Metric, by: By | None, interval: str | None, since: str, q: 
         raise BadCall(f"by={by}: {metric} is counted by {' or '.join(allowed) or 'nothing else'}")
     if q.strip() and metric not in FILTERED:
         raise BadCall(f"q: {metric} takes no filter; leave it away")
-    query = asked_for(q, FILTERED.get(metric, "effects"))
+    query = parse(q, FILTERED.get(metric, "effects"))
     now = datetime.now(UTC)
     begin = _moment(since, now)
     return Period(
@@ -118,13 +118,13 @@ def _interval(text: str, length: timedelta) -> timedelta:
 
 def _shown(figure: Figure) -> FigureShown:
     return FigureShown(
-        at=None if figure.at is None else instant(figure.at),
+        at=instant_or_none(figure.at),
         group=figure.group,
         count=figure.count,
         p50_s=figure.p50_s,
         p95_s=figure.p95_s,
         oldest_id=figure.oldest_id,
-        oldest_at=None if figure.oldest_at is None else instant(figure.oldest_at),
+        oldest_at=instant_or_none(figure.oldest_at),
         used=None if figure.used is None else f"{figure.used:f}",
         limit=None if figure.limit is None else f"{figure.limit:f}",
     )

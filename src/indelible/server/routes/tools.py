@@ -8,13 +8,13 @@ from fastapi import Path, Response
 from pydantic import BaseModel, Field
 
 from indelible.core.events import instant
+from indelible.core.remote.shown import plainly
 from indelible.errors import ApprovalPending
 from indelible.server.gateway import CallAsked
 from indelible.server.gateway_tools import GatewayTool
 from indelible.server.requests.asking import Asking, asking
 from indelible.server.requests.routing import answer, resources
 from indelible.server.shapes.approvals import ApprovalShown, approval_shown
-from indelible.server.shapes.effects import plainly
 
 tools = resources("tools")
 ToolName = Annotated[str, Path(description="The name of a tool that runs at the server.")]

@@ -10,15 +10,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from indelible.core.effects.calls import Dedupe, OnCrash, OnRepeat, OnReuse, SideEffect
-from indelible.core.effects.effect import Actor, Effect, Status
+from indelible.core.effects.effect import Effect, Status
 from indelible.core.effects.reconciling import ReconcileCode, Reconciled
 from indelible.core.effects.settlements import RowResult, SettleCode, SettledAll
-from indelible.core.events import Event, instant
+from indelible.core.events import Event, instant, instant_or_none
 from indelible.core.journal.journal import Entry
 from indelible.core.remote.admissible import LONGEST_WINDOW
-from indelible.core.remote.shown import outcome_shown
-from indelible.core.remote.shown import plain as plain
-from indelible.core.remote.shown import plainly as plainly
+from indelible.core.remote.shown import outcome_shown, plain
 from indelible.server.requests.strict import Body
 
 Text = Annotated[str, Field(max_length=10_000)]
@@ -416,7 +414,7 @@ def effect_shown(effect: Effect, compensation: Effect | None = None) -> dict[str
         "digest": effect.digest,
         "call_id": effect.call_id,
         "approval_id": effect.approval_id,
-        "lease_until": None if effect.lease_until is None else instant(effect.lease_until),
+        "lease_until": instant_or_none(effect.lease_until),
         "version": effect.version,
         "created_at": instant(effect.created_at),
         "updated_at": instant(effect.updated_at),
@@ -451,11 +449,6 @@ def reconciled_shown(found: Sequence[Reconciled]) -> dict[str, Any]:
     """Return what came of asking probes."""
     effects = [{"result": one.code, "detail": one.detail, "effect": effect_shown(one.effect)} for one in found]
     return {"effects": effects, "left_in_doubt": sum(one.is_open for one in found)}
-
-
-def actor_shown(actor: Actor) -> dict[str, str]:
-    """Gives who did something, and how we know."""
-    return {"id": actor.id, "kind": actor.kind, "via": actor.via}
 
 
 def event_shown(event: Event) -> dict[str, Any]:

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from indelible.core.events import instant
+from indelible.core.events import instant, instant_or_none
 from indelible.core.people.credentials import Credential
 from indelible.core.people.person import LONGEST_INVITATION, Passkey, Person, Session
 from indelible.core.people.standing import Standing, StandingWord
 from indelible.core.scopes import Scope
 from indelible.server.shapes.effects import Moment, Name, Sent
+from indelible.server.signin.credentials import credential_shown
 
 TicketText = Annotated[str, Field(min_length=1, max_length=4096)]
 Answer = Annotated[
@@ -246,7 +247,7 @@ def passkey_shown(passkey: Passkey) -> dict[str, Any]:
         "name": passkey.name,
         "sign_count": passkey.sign_count,
         "created_at": instant(passkey.created_at),
-        "used_at": _perhaps(passkey.used_at),
+        "used_at": instant_or_none(passkey.used_at),
     }
 
 
@@ -270,19 +271,4 @@ def person_shown(person: Person, stands: Standing, now: datetime) -> dict[str, A
 
 def token_shown(credential: Credential, last_used: datetime | None) -> dict[str, Any]:
     """Gives what may be shown of a token."""
-    return {
-        "id": credential.id,
-        "name": credential.name,
-        "kind": credential.kind,
-        "scopes": list(credential.scopes),
-        "principal": credential.principal,
-        "given_by": credential.given_by,
-        "created_at": instant(credential.created_at),
-        "expires_at": _perhaps(credential.expires_at),
-        "is_revoked": credential.is_revoked,
-        "last_used": _perhaps(last_used),
-    }
-
-
-def _perhaps(moment: datetime | None) -> str | None:
-    return None if moment is None else instant(moment)
+    return credential_shown(credential) | {"last_used": instant_or_none(last_used)}

@@ -9,13 +9,13 @@ from pydantic import BaseModel
 
 from indelible.core.effects.calls import SideEffect
 from indelible.core.events import Event
+from indelible.core.remote.shown import plainly
 from indelible.core.runs.following import Artifact, EffectLine, RunEvent, RunStory
 from indelible.core.runs.resuming import ResumeContext, remaining_permissions
 from indelible.core.runs.run import Checkpoint, CheckpointReason, Run, RunStatus
 from indelible.runs.contents import why_invalid
 from indelible.runs.desk import Seat
 from indelible.runs.keeping import RunReport
-from indelible.server.shapes.effects import plainly
 
 Shown = TypeVar("Shown", bound=BaseModel)
 

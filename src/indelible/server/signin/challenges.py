@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from indelible.core.commands import Keep, Kept
 from indelible.core.effects.effect import SYSTEM
+from indelible.core.paging import read_sheet
 from indelible.core.people.challenges import (
     CHALLENGE_LASTS,
     Challenge,
@@ -16,7 +17,7 @@ from indelible.core.people.challenges import (
     spent_sheet,
 )
 from indelible.core.ports import Store
-from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.sheets import Sheet, SheetFilter, SheetRef
 from indelible.engine.mint import SystemMint
 
 _CHALLENGE_BYTES = 32
@@ -48,11 +49,10 @@ class Challenges:
 
     def take(self, challenge: bytes, purpose: str) -> bool:
         """Uses a challenge up; says whether it was asked for this, is not too old, and nobody used it before."""
-        place = SheetFilter(kind="challenge", id=challenge_id(challenge), limit=1)
-        found = self._store.sheets(self._tenant, place)
-        if not found or found[0].body is None:
+        found = read_sheet(self._store, self._tenant, SheetRef("challenge", challenge_id(challenge)))
+        if found is None or found.body is None:
             return False
-        asked = read_challenge(found[0])
+        asked = read_challenge(found)
         if not asked.is_good_for(purpose, datetime.now(UTC)):
             return False
         return self._keep(spent_sheet(asked, secrets.token_hex(16)))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 from datetime import UTC, datetime
+from typing import Any
 
 from indelible.core.effects.effect import Actor
+from indelible.core.events import instant, instant_or_none
 from indelible.core.people.credentials import (
     CREDENTIALS_RUN,
     SECRET_BYTES,
@@ -42,7 +44,7 @@ class Credentials(Register[Credential]):
         """Makes a credential, and the token that nobody will see again; none for or by somebody who was revoked."""
         for who in {name, principal} if kind_for(scopes) == "person" else {principal}:
             self._check_stands(who, scopes if who == name else ())
-        credential_id = f"key_{self._mint.effect_id().removeprefix('eff_')}"
+        credential_id = self._mint.new_id("key")
         token = Token(self._tenant, credential_id, secrets.token_urlsafe(SECRET_BYTES))
         credential = Credential(
             id=credential_id,
@@ -94,3 +96,18 @@ class Credentials(Register[Credential]):
 def find_credential(store: Store, tenant: str, credential_id: str) -> Credential | None:
     """Finds a credential of any tenant."""
     return Credentials(store, tenant).find(credential_id)
+
+
+def credential_shown(credential: Credential) -> dict[str, Any]:
+    """Return what may be shown of a credential: never its secret."""
+    return {
+        "id": credential.id,
+        "name": credential.name,
+        "kind": credential.kind,
+        "scopes": list(credential.scopes),
+        "principal": credential.principal,
+        "given_by": credential.given_by,
+        "created_at": instant(credential.created_at),
+        "expires_at": instant_or_none(credential.expires_at),
+        "is_revoked": credential.is_revoked,
+    }

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from indelible.core.approvals.approval import OPEN_STATUSES, names_in, same_person
 from indelible.core.approvals.grants import read_delegation, read_grant
 from indelible.core.effects.effect import SYSTEM, Actor
+from indelible.core.paging import event_of, every_event, every_sheet, read_sheet
 from indelible.core.people.credentials import Credential
 from indelible.core.people.person import PEOPLE_RUN, Person, Ticket
 from indelible.core.people.standing import person_id
 from indelible.core.ports import Store
 from indelible.core.scopes import Scope
-from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.sheets import POLICY_REF, Sheet, SheetFilter
 from indelible.engine.approving import Approving, approval_on
 from indelible.errors import IllegalMove
 from indelible.server.signin.credentials import Credentials
@@ -112,12 +113,9 @@ class Leaving:
         return tuple(links), tuple(let_in)
 
     def _ids_invited_by(self, name: str) -> set[str]:
-        found, after = set[str](), -1
-        while events := self._store.events(self._tenant, PEOPLE_RUN, after, _PAGE):
-            after = events[-1].seq
-            told = [event.read() for event in events if event.type == "person_invited"]
-            found |= {each["facts"]["id"] for each in told if same_person(each["actor"]["id"], name)}
-        return found
+        events = every_event(self._store, self._tenant, PEOPLE_RUN, page=_PAGE)
+        told = (event.read() for event in events if event.type == "person_invited")
+        return {each["facts"]["id"] for each in told if same_person(each["actor"]["id"], name)}
 
     def _end_grants(self, name: str, by: Actor) -> tuple[str, ...]:
         grants = map(read_grant, self._sheets("grant", "active"))
@@ -143,22 +141,17 @@ class Leaving:
         return tuple(one.id for one in voted)
 
     def _policy_by(self, name: str) -> str | None:
-        found = self._store.sheets(self._tenant, SheetFilter(kind="policy", id="current", limit=1))
-        if not found or found[0].body is None or found[0].run_id is None or found[0].seq is None:
+        found = read_sheet(self._store, self._tenant, POLICY_REF)
+        if found is None or found.body is None:
             return None
-        told = self._store.events(self._tenant, found[0].run_id, found[0].seq - 1, 1)
-        is_theirs = bool(told) and same_person(told[0].read()["actor"]["id"], name)
-        return str(found[0].read()["version"]) if is_theirs else None
+        told = event_of(self._store, self._tenant, found)
+        is_theirs = told is not None and same_person(told.read()["actor"]["id"], name)
+        return str(found.read()["version"]) if is_theirs else None
 
     def _sheets(self, kind: str, status: str) -> Iterator[Sheet]:
         """Gives all sheets of a kind and status that can be read, the newest first."""
-        before: str | None = None
-        while True:
-            page = self._store.sheets(self._tenant, SheetFilter(kind=kind, status=status, before=before, limit=_PAGE))
-            yield from (sheet for sheet in page if sheet.body is not None)
-            if len(page) < _PAGE:
-                return
-            before = page[-1].id
+        found = every_sheet(self._store, self._tenant, SheetFilter(kind=kind, status=status, limit=_PAGE))
+        return (sheet for sheet in found if sheet.body is not None)
 
 
 def _ended(end: Callable[[], Ended]) -> Ended:

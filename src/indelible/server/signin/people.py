@@ -200,8 +200,7 @@ class People(Register[Person]):
     # Changing
 
     def _ticket(self, id_: str, kind: str) -> Ticket:
-        name = f"{kind}_{self._mint.effect_id().removeprefix('eff_')}"
-        return Ticket(self._tenant, id_, name, secrets.token_urlsafe(SECRET_BYTES))
+        return Ticket(self._tenant, id_, self._mint.new_id(kind), secrets.token_urlsafe(SECRET_BYTES))
 
     def _known(self, id_: str, step: Callable[[Person], Person]) -> Callable[[Person | None], Person]:
         def changed(before: Person | None) -> Person:

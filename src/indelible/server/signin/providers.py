@@ -9,7 +9,7 @@ from indelible.core.people.person import PEOPLE_RUN, Person
 from indelible.core.people.standing import Standing, person_id
 from indelible.core.people.vouching import PROVIDER_REF, ProviderRules, provider_sheet, read_provider
 from indelible.core.ports import Store
-from indelible.core.sheets import PROVIDER, SheetFilter
+from indelible.core.sheets import PROVIDER
 from indelible.errors import StoreUnavailable
 from indelible.server.signin.people import People
 from indelible.server.signin.register import Register
@@ -35,8 +35,7 @@ class Providers(Register[ProviderRules]):
     def put_in_force(self, rules: ProviderRules) -> bool:
         """Put rules in force; say whether others were until now."""
         for _ in range(_TRIES):
-            found = self._store.sheets(self._tenant, SheetFilter(kind=PROVIDER, id=PROVIDER_REF.id, limit=1))
-            following = rules.following(self.rules(), found[0].version if found else 0)
+            following = rules.following(self.rules(), self._version(PROVIDER_REF.id))
             if following is None:
                 return False
             if self._tell("provider_changed", {"id": PROVIDER_REF.id}, following, SYSTEM):

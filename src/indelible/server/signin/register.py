@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
 from indelible.core.commands import Outrun, Record
 from indelible.core.effects.calls import check_name
 from indelible.core.effects.effect import Actor
 from indelible.core.events import facts_json
+from indelible.core.paging import every_event, every_sheet, read_sheet
 from indelible.core.ports import Store
-from indelible.core.sheets import Sheet, SheetFilter
+from indelible.core.sheets import Sheet, SheetFilter, SheetRef
 from indelible.engine.mint import SystemMint
 from indelible.errors import NotPermitted
 
@@ -34,23 +35,17 @@ class Register(Generic[Entry]):
 
     def find(self, id_: str) -> Entry | None:
         """Finds an entry by its id."""
-        found = self._store.sheets(self._tenant, SheetFilter(kind=self.kind, id=id_, limit=1))
-        return None if not found or found[0].body is None else type(self).read(found[0])
+        found = read_sheet(self._store, self._tenant, SheetRef(self.kind, id_))
+        return None if found is None or found.body is None else type(self).read(found)
 
     def _version(self, id_: str) -> int:
         """Return the version that the next one of an entry follows; 0 if there never was one."""
-        found = self._store.sheets(self._tenant, SheetFilter(kind=self.kind, id=id_, limit=1))
-        return found[0].version if found else 0
+        found = read_sheet(self._store, self._tenant, SheetRef(self.kind, id_))
+        return 0 if found is None else found.version
 
     def all(self) -> list[Entry]:
         """Lists all entries, the greatest id first; those of new things are the greatest."""
-        found: list[Entry] = []
-        before: str | None = None
-        while True:
-            page, before = self.page(before, _PAGE)
-            found += page
-            if before is None:
-                return found
+        return [type(self).read(sheet) for sheet in self._sheets() if sheet.body is not None]
 
     def page(self, before: str | None, limit: int) -> tuple[list[Entry], str | None]:
         """Lists the last entries whose ids come before this one, and says before which the next page is."""
@@ -60,12 +55,11 @@ class Register(Generic[Entry]):
 
     def _last_event(self) -> int:
         """Return the number of the run's last event; -1 if there is none."""
-        last, before = -1, None
-        while sheets := self._store.sheets(self._tenant, SheetFilter(kind=self.kind, before=before, limit=_PAGE)):
-            last, before = max(last, *(-1 if sheet.seq is None else sheet.seq for sheet in sheets)), sheets[-1].id
-        while events := self._store.events(self._tenant, self.run_id, last, _PAGE):
-            last = events[-1].seq
-        return last
+        last = max((sheet.seq for sheet in self._sheets() if sheet.seq is not None), default=-1)
+        return max((event.seq for event in every_event(self._store, self._tenant, self.run_id, last)), default=last)
+
+    def _sheets(self) -> Iterator[Sheet]:
+        return every_sheet(self._store, self._tenant, SheetFilter(kind=self.kind, limit=_PAGE))
 
     def _tell(
         self, event_type: str, facts: dict[str, str], changed: Entry | None, by: Actor, *, after: int | None = None

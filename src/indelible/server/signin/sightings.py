@@ -9,9 +9,10 @@ from datetime import UTC, datetime
 
 from indelible.core.commands import Keep
 from indelible.core.effects.effect import SYSTEM
+from indelible.core.paging import read_sheet
 from indelible.core.people.challenges import seen_at, seen_sheet
 from indelible.core.ports import Store
-from indelible.core.sheets import SheetFilter
+from indelible.core.sheets import SheetRef
 from indelible.engine.mint import SystemMint
 from indelible.engine.running import in_own_thread
 from indelible.errors import IndelibleError
@@ -51,8 +52,8 @@ class Sightings:
             _log.warning("when %s was last used could not be written: %s", id_, type(trouble).__name__)
 
     def _keep(self, tenant: str, id_: str, at: datetime, until: datetime | None) -> None:
-        found = self._store.sheets(tenant, SheetFilter(kind="seen", id=id_, limit=1))
-        version = found[0].version + 1 if found else 1
+        found = read_sheet(self._store, tenant, SheetRef("seen", id_))
+        version = 1 if found is None else found.version + 1
         stamp = self._mint.stamp(SYSTEM, 0)
         self._store.apply(tenant, [Keep(tenant=tenant, stamp=stamp, sheet=seen_sheet(id_, version, at, until))], [None])
 
@@ -64,5 +65,5 @@ class Sightings:
 
 def last_seen(store: Store, tenant: str, id_: str) -> datetime | None:
     """Gives when a token or a session was last used, to the minute; None when it never was."""
-    found = store.sheets(tenant, SheetFilter(kind="seen", id=id_, limit=1))
-    return None if not found or found[0].body is None else seen_at(found[0])
+    found = read_sheet(store, tenant, SheetRef("seen", id_))
+    return None if found is None or found.body is None else seen_at(found)

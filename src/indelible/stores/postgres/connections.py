@@ -121,9 +121,7 @@ class Session:
                 self._target.is_pooled = True  # statements get prepared on one server and sent to another
             raise
         except BaseException as error:
-            self.close()
-            if isinstance(error, psycopg.OperationalError):
-                raise Lost(self._target.without_password(str(error)).strip(), may_have_run=is_sent) from None
+            self._give_up(error, is_sent=is_sent)
             raise
 
     def _act_for(self, statement: Statement, values: Values, until: float) -> None:
@@ -146,10 +144,14 @@ class Session:
         except Rejected:
             raise
         except BaseException as error:
-            self.close()
-            if isinstance(error, psycopg.OperationalError):
-                raise Lost(self._target.without_password(str(error)).strip(), may_have_run=is_sent) from None
+            self._give_up(error, is_sent=is_sent)
             raise
+
+    def _give_up(self, error: BaseException, *, is_sent: bool) -> None:
+        """Close the connection; raise `Lost` if it was lost."""
+        self.close()
+        if isinstance(error, psycopg.OperationalError):
+            raise Lost(self._target.without_password(str(error)).strip(), may_have_run=is_sent) from None
 
     def take_in(self) -> None:
         """Reads what the server said unasked. If that was good-bye, it raises before anything can be in doubt."""

@@ -18,6 +18,7 @@ from indelible.core.effects.stops import STOP_REF, read_stop
 from indelible.core.events import Event, Payload, Provenance
 from indelible.core.macs import Macs
 from indelible.core.moving import adds_to_record, check_is_kept_here, origin_of
+from indelible.core.paging import read_sheet
 from indelible.core.ports import Alarm, Clock, Compare, Filter, Outline, Seen
 from indelible.core.sheets import Sheet, SheetFilter
 from indelible.errors import BadCall, StoreUnavailable
@@ -176,8 +177,8 @@ class PostgresStore:
         """Raise if the tenant was moved to another database; looked up at once, then every five seconds."""
         if time.monotonic() - self._kept_here.get(tenant, -math.inf) < _LOOK_EVERY:
             return
-        found = self.sheets(tenant, SheetFilter(kind=STOP_REF.kind, id=STOP_REF.id, limit=1))
-        check_is_kept_here(read_stop(found[0]) if found else None, tenant)
+        found = read_sheet(self, tenant, STOP_REF)
+        check_is_kept_here(None if found is None else read_stop(found), tenant)
         if len(self._kept_here) >= _MOST_TENANTS:
             self._kept_here.clear()
         self._kept_here[tenant] = time.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Any
 
 import apsw
@@ -14,7 +13,7 @@ from indelible.core.commands import Command, Open, Record, refs_of, runs_named_b
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.effects.stops import STOP_REF, read_stop
-from indelible.core.events import Event, Head, Provenance
+from indelible.core.events import Head, Provenance
 from indelible.core.macs import Macs
 from indelible.core.moving import adds_to_record, check_is_kept_here
 from indelible.core.ports import Clock
@@ -111,7 +110,7 @@ class Pen:
                 self._write_rows("update_effects", moves)
             opened = [rows.effect_row(effect, batch.mac_of(effect)) for effect in batch.opened.values()]
             self._write_rows("insert_effects", opened)
-        begun = {event.run_id: _micros_of(event) for event in batch.events if event.seq == 0}
+        begun = {event.run_id: rows.micros(event.at) for event in batch.events if event.seq == 0}
         heads = [
             (tenant, run, head.length, bytes.fromhex(head.hash), begun.get(run, 0))
             for run, (_, head) in batch.heads.items()
@@ -189,8 +188,3 @@ def read_effect(connection: apsw.Connection, ref: Ref, macs: Macs | None) -> Eff
     """Reads an effect; None where there is none."""
     row = connection.execute(SQL["effect_at"], rows.place(ref)).fetchone()
     return None if row is None else rows.effect_from(row, macs)
-
-
-def _micros_of(event: Event) -> int:
-    """Return when an event says that it happened."""
-    return rows.micros(datetime.fromisoformat(event.read()["at"]))
