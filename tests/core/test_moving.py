@@ -29,6 +29,7 @@ from indelible.core.moving import (
     stop_on_arrival,
     stop_to_leave,
 )
+from indelible.core.sheets import Sheet
 from indelible.errors import IllegalMove, Misconfigured
 from tests.core.journals import MemoryTree
 from tests.core.making import ADA, HOUR, NOON, SECOND, claim_of, effect, finish, open_command, settle, stamp
@@ -72,6 +73,11 @@ def test_nothing_is_added_to_a_record_that_goes_on_elsewhere() -> None:
     assert adds_to_record(fact("order-1"))
     assert not any(map(adds_to_record, (open_command(), finish(claim_of(effect())))))
     assert not any(adds_to_record(fact(run_id)) for run_id in (STOPS_RUN, JOURNAL_RUN))
+    assert adds_to_record(replace(fact(JOURNAL_RUN), sheet=ANY_SHEET)), "the policy, which a person applies"
+    assert not adds_to_record(replace(fact(STOPS_RUN), sheet=ANY_SHEET))
+
+
+ANY_SHEET = Sheet(kind="policy", id="current", status="active", body=b"{}")
 
 
 def fact(run_id: str) -> Record:

@@ -20,6 +20,7 @@ from indelible import AsyncLedger, Claimed, Ledger, MayHaveHappened, Succeeded, 
 from indelible.core.effects.effect import ERASED_DIGEST
 from indelible.core.journal.chain import Intact, check_chain
 from indelible.core.privacy.forgetting import MOST_AT_ONCE
+from indelible.engine.upkeep import Upkeep
 from indelible.errors import BadCall, EffectErased, EffectFailed, IllegalMove, OnHold
 from indelible.journal.evidence.verification import verify
 from indelible.journal.exports.exporting import export
@@ -102,6 +103,8 @@ def test_erasing_what_is_gone_already_writes_nothing(ledger: Ledger) -> None:
         {"subject": "ada", "seq": 0},
         {"run_id": "order-1", "force": True},
         {"run_id": "order-1", "reason": ""},
+        {"subject": 80},
+        {"run_id": 80},
     ],
 )
 def test_a_slip_of_the_pen_erases_nothing(ledger: Ledger, words: dict[str, Any]) -> None:
@@ -239,6 +242,30 @@ def test_an_age_that_makes_no_sense_is_refused(ledger: Ledger, before: Any) -> N
     do(ledger, pay())
     with pytest.raises(BadCall, match="before"):
         ledger.prune(before, by="ana")
+
+
+@pytest.mark.parametrize("ahead", [timedelta(days=365), timedelta(days=-365)])
+def test_76_what_may_go_by_its_age_is_decided_by_the_store_s_clock(
+    ledger: Ledger, ahead: timedelta, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One worker whose clock was a year ahead erased what had ended a minute ago."""
+
+    class Wrong(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> datetime:
+            return datetime.now(tz) + ahead
+
+    do(ledger, pay())
+    told: list[object] = []
+    monkeypatch.setattr("indelible.engine.mint.datetime", Wrong)
+    upkeep = Upkeep(ledger, lambda: [ledger.tenant], tell=lambda *words: told.append(words), retain=timedelta(days=90))
+    upkeep.go(1000.0)
+    assert told == []
+    assert ledger.prune(timedelta(days=90), by="ana").count == 0
+    with pytest.raises(BadCall, match="in the past"):
+        ledger.prune(datetime.now(UTC) + timedelta(days=300), by="ana")
+    assert len(payloads(ledger)) == 4
+    assert ledger.prune(timedelta(0), by="ana").count == 4
 
 
 # ── holds ────────────────────────────────────────────────────────────────────────────────────────────────────────────

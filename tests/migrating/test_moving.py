@@ -234,3 +234,15 @@ def test_nothing_is_recorded_where_a_ledger_was(
     with Ledger.open(new, seal=False) as ledger:
         ledger.settle(doubted.id, Succeeded(1), by="ana", evidence="seen")
         assert ledger.record("order-5", "acme.noted", {"a": 1}).status == "recorded"
+
+
+def test_60_no_policy_is_applied_where_a_ledger_was(ends: tuple[str, str], keys: Path) -> None:
+    """It was accepted, and said to be in force, and nothing came of it where calls are made."""
+    old, new = ends
+    filled(old)
+    move(old, new, by="ana")
+    with Ledger.open(old, seal=False) as left:
+        before = left.policy()
+        with pytest.raises(IllegalMove, match=r"moved to .*Do it there"):
+            left.apply_policy({"rules": [{"name": "all", "then": "refuse"}]}, by="ana")
+        assert left.policy() == before

@@ -142,12 +142,15 @@ def _seal(ledger: Ledger) -> None:
 
 def _say_exported(done: Exported, place: Where) -> None:
     if place.is_json:
-        names = ("form", "kind", "origin", "size", "first", "last", "events", "payloads", "withheld", "not_covered")
+        counts = ("events", "payloads", "withheld", "erased_since", "not_covered")
+        names = ("form", "kind", "origin", "size", "first", "last", *counts)
         say_json({"path": str(done.path), **{name: getattr(done, name) for name in names}})
         return
     path = visible(str(done.path))
     values = f"{count(done.payloads, 'value')}" + (f", {done.withheld} withheld" if done.withheld else "")
     print(f"{path}: {count(done.events, 'event')}, {values}, under the signed head of size {done.size}.")
+    if done.erased_since:
+        print(f"Withheld because it was erased after that head was signed: {count(done.erased_since, 'value')}.")
     if done.not_covered:
         print(f"Not in it: {count(done.not_covered, 'newer event')} of this run that no signed head covers yet.")
     if done.form == "bundle":

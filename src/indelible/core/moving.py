@@ -86,10 +86,13 @@ def adds_to_record(command: Command) -> bool:
     """Does a command add something to a tenant's record that is lost if the tenant goes on elsewhere?
 
     Claims are refused by the stop. Reports of handlers, what the journal tells of itself and the stop are let through.
+    The policy is told in the journal's own run too, with a sheet, and is a person's word.
     """
     if isinstance(command, Open | Finish | Relinquish | Expire | Keep):
         return False
-    return not (isinstance(command, Record) and command.run_id in (STOPS_RUN, JOURNAL_RUN))
+    if not isinstance(command, Record) or command.run_id not in (STOPS_RUN, JOURNAL_RUN):
+        return True
+    return command.run_id == JOURNAL_RUN and command.sheet is not None
 
 
 def check_is_kept_here(stop: Stop | None, tenant: str) -> None:

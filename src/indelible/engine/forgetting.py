@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from indelible.core.effects.calls import check_run_id
 from indelible.core.effects.effect import Actor
+from indelible.core.effects.identity import Ref
 from indelible.core.privacy.forgetting import Erasure, Hold
 from indelible.core.privacy.redaction import Redactor, Rule, Screen, subject_mark
 from indelible.engine.engine import Engine
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from indelible.journal.keys.data_keys import DataKeys
 
 _MOST_REMEMBERED = 1000
+_CLOCKS_DIFFER = timedelta(minutes=1)
+"""Is by how much the clocks of a caller and of the store may differ where a caller names this moment."""
 _PAGE = 200
 
 
@@ -133,12 +136,13 @@ class Forgetting:
     def prune(
         self, before: datetime | timedelta, by: Actor, reason: str, dry_run: bool, rewrite: bool | None
     ) -> Erasure:
-        """Erases what ended before a moment, or is older than an age."""
+        """Erases what ended before a moment, or is older than an age, by the store's clock: our own may be wrong."""
         _check_reason(reason)
-        now = self._engine.mint.stamp(by).at
+        now = self._engine.store.look([Ref(self._tenant, "", "")]).now
+        latest = now + _CLOCKS_DIFFER
         if isinstance(before, timedelta):
-            before = now - before
-        if before.tzinfo is None or before > now:
+            before, latest = now - before, now
+        if before.tzinfo is None or before > latest:
             raise BadCall(f"before={before}: give an aware moment in the past, or an age such as timedelta(days=90)")
         return self._eraser(rewrite, is_rehearsal=dry_run).prune(before, by=by, reason=reason)
 
@@ -183,6 +187,10 @@ def _with_key_kept(report: Erasure) -> Erasure:
 def _check_one_of(verb: str, run_id: str | None, subject: str | None, reason: str) -> None:
     if (run_id is None) == (subject is None):
         raise BadCall(f"{verb} run_id=… or subject=…, one of the two")
+    named = subject if run_id is None else run_id
+    if not isinstance(named, str):
+        what = "subject" if run_id is None else "run_id"
+        raise BadCall(f'{what}={named!r} is no text; write {what}="{named}"')
     _check_reason(reason)
 
 

@@ -5,7 +5,7 @@ Reads in pages, so that memory stays flat however long the journal is.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from indelible.core.ports import Store
 from indelible.core.runs.run import read_run, run_ref
 from indelible.core.values.canonical import decode
 from indelible.errors import BadCall, JournalError
+from indelible.journal.exports.erased_since import ErasedSince
 from indelible.journal.exports.selecting import Between, Disclosure, During, OfRun, Selection, Whole
 from indelible.journal.sealing import with_rotations
 
@@ -34,11 +35,15 @@ Progress = Callable[[int, int | None], None]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Is an entry with the payloads that the export discloses, ordered by field, and how many it withholds."""
+    """Is an entry with the payloads that the export discloses, ordered by field, and how many it withholds.
+
+    `erased_since` counts those withheld that were erased after the head: no event under it says so.
+    """
 
     entry: Entry
     payloads: list[Payload]
     withheld: int
+    erased_since: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +53,7 @@ class Tally:
     events: int = 0
     payloads: int = 0
     withheld: int = 0
+    erased_since: int = 0
     first: int | None = None
     last: int | None = None
     not_covered: int = 0
@@ -58,6 +64,7 @@ class Tally:
         self.events += 1
         self.payloads += len(shown.payloads)
         self.withheld += shown.withheld
+        self.erased_since += shown.erased_since
         self.first = shown.entry.index if self.first is None else self.first
         self.last = shown.entry.index
 
@@ -99,10 +106,11 @@ class Excerpt:
         """Gives its entries in the order of the journal, with the payloads that may be shown."""
         pages, total = self._pages()
         is_kept = None if self.query is None else self._asked_for(self.query)
+        erased_since = ErasedSince(self.store, self.tenant, self.head.size)
         looked_at = 0
         for page in pages:
             kept = page if is_kept is None else [entry for entry in page if is_kept(entry)]
-            for shown in self._with_payloads(kept):
+            for shown in self._with_payloads(kept, erased_since):
                 self.tally.add(shown)
                 yield shown
             looked_at += len(page)
@@ -193,7 +201,7 @@ class Excerpt:
             raise BadCall("no event of this journal lies in that time; see: indelible export csv --out all.csv")
         return first, last
 
-    def _with_payloads(self, page: list[Entry]) -> Iterator[Shown]:
+    def _with_payloads(self, page: list[Entry], erased_since: ErasedSince) -> Iterator[Shown]:
         seqs: defaultdict[str, list[int]] = defaultdict(list)
         for entry in page:
             seqs[entry.run_id].append(entry.seq)
@@ -201,10 +209,16 @@ class Excerpt:
         for run_id, numbers in seqs.items():
             for payload in self.store.payloads(self.tenant, run_id, numbers):
                 found[run_id, payload.seq].append(payload)
+        absent = {
+            (entry.run_id, entry.seq, name)
+            for entry in page
+            for name in _committed(entry.body) - {payload.field for payload in found[entry.run_id, entry.seq]}
+        }
+        gone = Counter((run_id, seq) for run_id, seq, _ in absent & erased_since.look()) if absent else Counter()
         for entry in page:
             stored = sorted(found[entry.run_id, entry.seq], key=lambda payload: payload.field)
-            allowed = self.disclosure.allowed(stored)
-            yield Shown(entry, allowed, len(stored) - len(allowed))
+            allowed, erased = self.disclosure.allowed(stored), gone[entry.run_id, entry.seq]
+            yield Shown(entry, allowed, len(stored) - len(allowed) + erased, erased)
 
 
 def agents_in(store: Store, tenant: str) -> AgentOf:
@@ -239,6 +253,11 @@ def _gone(place: int) -> JournalError:
 def _time_of(entry: Entry) -> str:
     """Gives an event's own time; quotes inside texts are escaped, so these letters stand in a body only once."""
     return _text_after(entry.body, b'},"at":"')
+
+
+def _committed(body: bytes) -> set[str]:
+    """Gives the fields that an event commits to; as above, these letters stand in a body only once."""
+    return set(body.partition(b'"commits":{')[2].partition(b"}")[0].decode("utf-8", "replace").split('"')[1::4])
 
 
 def _text_after(body: bytes, mark: bytes) -> str:

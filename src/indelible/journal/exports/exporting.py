@@ -29,7 +29,10 @@ _TABLES: frozenset[Form] = frozenset({"csv", "parquet"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """Says what an export holds; `not_covered` counts events of the run that no signed head covers yet."""
+    """Says what an export holds; `not_covered` counts events of the run that no signed head covers yet.
+
+    `withheld` counts values that were left out. Of these, `erased_since` were erased after the head was signed.
+    """
 
     path: Path
     form: Form
@@ -41,6 +44,7 @@ class Exported:
     events: int
     payloads: int
     withheld: int
+    erased_since: int
     not_covered: int
 
 
@@ -85,6 +89,7 @@ def export(
         events=tally.events,
         payloads=tally.payloads,
         withheld=tally.withheld,
+        erased_since=tally.erased_since,
         not_covered=tally.not_covered,
     )
 

@@ -13,11 +13,9 @@ from pydantic import BaseModel, Field
 
 from indelible.core.events import instant, instant_or_none
 from indelible.core.filtering.reading import parse
-from indelible.core.paging import every_event
-from indelible.core.ports import Store
-from indelible.core.privacy.forgetting import ERASED
 from indelible.engine.running import in_own_thread
 from indelible.errors import BadCall, JournalError, UnknownExport
+from indelible.journal.exports.erased_since import ErasedSince
 from indelible.journal.exports.exporting import Exported, Form, check_form, export
 from indelible.journal.exports.selecting import PAYLOAD_FIELDS, Between, Disclosure, During, OfRun, Selection, Whole
 from indelible.server.export_jobs import Job, Ordered, State
@@ -29,9 +27,6 @@ exports: APIRouter = resources("exports")
 BY_AUDITOR = asking("audit")
 Id = Annotated[str, Path(description="An export's id, as in exp_0123.")]
 Place = Annotated[int, Field(ge=0, le=2**53 - 1)]
-_IS_ERASURE = f'"type":"{ERASED}"'.encode()
-_ALL = 2**31
-_PAGE = 1000
 _TYPES: dict[Form, str] = {
     "bundle": "application/zip",
     "html": "text/html",
@@ -119,12 +114,12 @@ def _make(asked: Asking, job: Job, path: FilePath) -> Exported:
     ledger, ordered = asked.ledger, job.ordered
     with suppress(JournalError):  # without a key that it can use, what was signed before is exported
         ledger.blocking.seal()
-    journal = ledger._engine.recorded.journal
-    size = journal.tree(job.tenant).size
-    known = _erasures(ledger._engine.recorded, job.tenant, size)
-    job.erased_since = lambda: bool(_erasures(ledger._engine.recorded, job.tenant, size) - known)
+    store = ledger._engine.recorded
+    since = ErasedSince(store, job.tenant, store.journal.tree(job.tenant).size)
+    known = since.look()
+    job.erased_since = lambda: since.look() != known
     return export(
-        ledger._engine.recorded,
+        store,
         job.tenant,
         path,
         form=ordered.form,
@@ -133,21 +128,6 @@ def _make(asked: Asking, job: Job, path: FilePath) -> Exported:
         query=ordered.query,
         progress=progress,
     )
-
-
-def _erasures(store: Store, tenant: str, start: int) -> set[tuple[str, int]]:
-    """Return the erasures from a place of the journal on, also by other programs, and those not in the journal yet."""
-    found: set[tuple[str, int]] = set()
-    first: dict[str, int] = {}
-    for run_id, seq, _ in store.journal.pending(tenant, _ALL):  # first: meanwhile it may be taken into the journal
-        first[run_id] = min(seq, first.get(run_id, seq))
-    for run_id, seq in first.items():
-        events = every_event(store, tenant, run_id, seq - 1)
-        found |= {(run_id, event.seq) for event in events if _IS_ERASURE in event.body}
-    while page := store.journal.entries(tenant, start, _PAGE):
-        found |= {(entry.run_id, entry.seq) for entry in page if _IS_ERASURE in entry.body}
-        start = page[-1].index + 1
-    return found
 
 
 def _selection(body: ExportAsked) -> Selection:
