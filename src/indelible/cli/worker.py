@@ -12,6 +12,7 @@ from indelible.cli.ending import until_stopped
 from indelible.cli.moments import check_deletes, span
 from indelible.cli.opening import Where, about_ledger, open_here, where
 from indelible.cli.show import count, say_json, visible
+from indelible.engine.comparing import tenants_of
 from indelible.engine.upkeep import Trouble, Upkeep
 from indelible.errors import IndelibleError
 from indelible.journal.sealing_thread import SEAL_EVERY
@@ -43,8 +44,10 @@ def worker(all_tenants: bool, once: bool, path: Path | None, every: int, retain:
     channels = _channels_in(path)
     age = None if retain is None else span(check_deletes(retain, "--retain"), "--retain")
     with open_here(place) as ledger, until_stopped() as stopped:
-        kept = store_behind(ledger).journal
-        upkeep = Upkeep(ledger, lambda: kept.tenants() if all_tenants else [place.tenant], tell=words.tell, retain=age)
+        store = store_behind(ledger)
+        upkeep = Upkeep(
+            ledger, lambda: tenants_of(store) if all_tenants else [place.tenant], tell=words.tell, retain=age
+        )
         outbox = Outbox(ledger._engine, lambda: upkeep.tenants, channels)
         if once:
             return _go_once(upkeep, outbox, place)

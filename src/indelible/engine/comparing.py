@@ -7,17 +7,18 @@ signer's memory lies outside the database, so a process that has the key folder 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.journal.journal import Signer
-from indelible.core.journal.notes import TreeHead
+from indelible.core.journal.notes import TreeHead, tenant_named
 from indelible.core.ports import Store
 from indelible.engine.mint import SystemMint
 from indelible.errors import JournalError, KeyUnusable
 from indelible.journal.keys.files import is_private_folder, resolved_keys, ring_folder
-from indelible.journal.sealing import Memory, stop_if_set_back
+from indelible.journal.keys.writers import tenants_that_came
+from indelible.journal.sealing import Memory, is_elsewhere, stop_if_set_back
 
 log = logging.getLogger("indelible.journal")
 
@@ -25,9 +26,13 @@ log = logging.getLogger("indelible.journal")
 class Comparison:
     """Stops a tenant's effects if the database lacks a part of what was signed for the tenant."""
 
-    def __init__(self, store: Store, memory: Callable[[], Memory | None]) -> None:
+    def __init__(
+        self, store: Store, memory: Callable[[], Memory | None], signed: Callable[[], Iterable[str]] = tuple
+    ) -> None:
+        """Compare with a memory; `signed` names the tenants of whom it may know something, as far as it can tell."""
         self._store = store
         self._memory = memory
+        self._signed = signed
         self._mint = SystemMint()
         self.set_back: set[str] = set()
         """Names the tenants whose record lacked something when it was compared last."""
@@ -50,12 +55,23 @@ class Comparison:
             self.unknown.add(tenant)
             raise self._cannot_tell(problem) from problem
         self.unknown.discard(tenant)
-        if not is_lost:
+        if not is_lost or is_elsewhere(self._store, tenant):
             self.set_back.discard(tenant)
         elif tenant not in self.set_back:
             self.set_back.add(tenant)
             log.error("%s lacks what was signed for tenant %s: its effects are stopped", self._store.address, tenant)
         return not is_lost
+
+    def tenants(self) -> set[str]:
+        """Return the tenants of the ledger: those in its database, and those of whom something was signed.
+
+        Raises:
+            KeyUnusable: There is a memory, and it cannot be read.
+        """
+        try:
+            return {*self._store.journal.tenants(), *self._signed()}
+        except JournalError as problem:
+            raise self._cannot_tell(problem) from problem
 
     def last(self, origin: str) -> TreeHead | None:
         """Return the head of a journal that was signed last; None if none was, as far as is known here."""
@@ -96,6 +112,28 @@ def memory_finder(store: Store, keys: str | Path | None, signer: Signer | None) 
     return find
 
 
+def _signed_finder(store: Store, keys: str | Path | None) -> Callable[[], set[str]]:
+    """Return what names the tenants whose rows may be lost: the memory and the keys of those that came know them."""
+    folder = resolved_keys(keys)
+
+    def find() -> set[str]:
+        ring = None if folder is None else ring_folder(store.ledger_name, folder)
+        if ring is None or not is_private_folder(ring / "heads"):
+            return set()
+        from indelible.journal.keys.signer import FileHeadState  # loads a library of ciphers
+
+        named = (tenant_named(store.ledger_name, origin) for origin in FileHeadState(ring).origins())
+        return {*(tenant for tenant in named if tenant is not None), *tenants_that_came(ring)}
+
+    return find
+
+
+def tenants_of(store: Store) -> set[str]:
+    """Return the tenants of a ledger, also those of whom the database has lost all."""
+    compare = store.compare
+    return compare.tenants() if isinstance(compare, Comparison) else set(store.journal.tenants())
+
+
 def memory_beside_keys(origin: str) -> TreeHead | None:
     """Return the head of a journal that was signed last with the keys of this machine; None if it is not signed here.
 
@@ -114,4 +152,5 @@ def memory_beside_keys(origin: str) -> TreeHead | None:
 def compare_before_writing(store: Store, keys: str | Path | None = None, signer: Signer | None = None) -> None:
     """Have a store compare each tenant's record with what was signed, unless it does so already."""
     if store.compare is None and store.address != ":memory:":
-        store.compare = Comparison(store, memory_finder(store, keys, signer))
+        signed = _signed_finder(store, keys) if signer is None else tuple
+        store.compare = Comparison(store, memory_finder(store, keys, signer), signed)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from indelible.aio import AsyncLedger
 from indelible.core.ports import Store
 from indelible.engine.authenticating import authenticate_rows
-from indelible.engine.comparing import Comparison
+from indelible.engine.comparing import Comparison, tenants_of
 from indelible.engine.running import in_own_thread
 from indelible.errors import KeyUnusable
 from indelible.server.claims import RecentClaims
@@ -90,7 +90,14 @@ class Ledgers:
 
         A tenant of whom it cannot be told is compared again before each of its writes, which are refused until then.
         """
-        for tenant in () if self.store.compare is None else self.store.journal.tenants():
+        if self.store.compare is None:
+            return
+        try:
+            tenants = tenants_of(self.store)
+        except KeyUnusable as problem:
+            log.warning("%s", problem)
+            tenants = set(self.store.journal.tenants())
+        for tenant in tenants:
             self._compare(tenant)
 
     def compared(self) -> Literal["ok", "set back", "unknown"]:

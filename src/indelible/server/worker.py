@@ -28,6 +28,7 @@ from indelible.core.leases import (
     read_lease,
     wanted_lease,
 )
+from indelible.engine.comparing import tenants_of
 from indelible.engine.upkeep import Trouble, Upkeep
 from indelible.errors import IndelibleError, KeyUnusable
 from indelible.journal.sealing_thread import SEAL_EVERY
@@ -202,7 +203,7 @@ class Worker:
 
     def _tenants(self) -> set[str]:
         """Lists all tenants; those who asked here are known even where the database does not list the others."""
-        return {*self._ledgers.store.journal.tenants(), *self._ledgers.tenants}
+        return {*tenants_of(self._ledgers.store), *self._ledgers.tenants}
 
     def _stop_leading(self) -> None:
         outbox, self._outbox, self._lease = self._outbox, None, None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -9,8 +10,9 @@ from indelible import Ledger
 from indelible.cli.behind import store_behind
 from indelible.cli.doctor.command import Check, told
 from indelible.cli.opening import Where
-from indelible.cli.show import count
+from indelible.cli.show import count, visible
 from indelible.core.journal.notes import parse_head, parse_note
+from indelible.engine.comparing import tenants_of
 from indelible.errors import IndelibleError
 from indelible.journal.keys.ring import KeyRing
 from indelible.journal.keys.signer import file_signer
@@ -24,6 +26,7 @@ LONG = timedelta(minutes=1)
 def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
     """Looks at the journal's keys and at how far it is sealed."""
     yield check_keys(ledger, place)
+    yield from check_other_tenants(ledger, place)
     yield check_writer_keys(ledger, place)
     yield check_sealed(ledger, place, now)
 
@@ -61,6 +64,20 @@ def check_keys(ledger: Ledger, place: Where) -> Check:
         said = f"{lost.size} events were signed, and the ledger, which has {size}, lacks some of them: it was set back"
         return Check("keys", "bad", said, f"restore a newer backup, or: {place.command('journal continue')}")
     return Check("keys", "ok", f"{key.id} signs, {key.path}")
+
+
+def check_other_tenants(ledger: Ledger, place: Where) -> Iterator[Check]:
+    """Does the database continue what was signed for each of the other tenants, also for those it has nothing of?"""
+    store = store_behind(ledger)
+    try:
+        ring = KeyRing.open(store.ledger_name)
+        signer, tenants = file_signer(ring), sorted(tenants_of(store) - {place.tenant}) if ring.current() else []
+        for tenant in tenants:
+            if not is_elsewhere(store, tenant) and (lost := lost_head(store, tenant, signer)) is not None:
+                said = f"{visible(tenant)}: {lost.size} events were signed, and the ledger lacks some of them"
+                yield Check("keys", "bad", said, f"indelible doctor --tenant {shlex.quote(tenant)}")
+    except IndelibleError as error:
+        yield told("keys", error)
 
 
 def check_writer_keys(ledger: Ledger, place: Where) -> Check:

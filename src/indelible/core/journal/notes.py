@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
+from urllib.parse import unquote
 
 from indelible.core.journal.curve import why_weak
 from indelible.core.journal.merkle import HASH_BYTES
@@ -252,6 +253,11 @@ def parse_count(digits: str, what: str) -> int:
 def log_name(ledger: str, tenant: str) -> str:
     """Gives the origin of a tenant's journal; what may not stand in a key's name is written as in an address."""
     return f"{ledger}/{''.join(letter if _is_plain(letter) else _escaped(letter) for letter in tenant)}"
+
+
+def tenant_named(ledger: str, origin: str) -> str | None:
+    """Return the tenant whose journal `log_name` gives this origin; None if it is another ledger's."""
+    return unquote(origin[len(ledger) + 1 :]) if origin.startswith(f"{ledger}/") else None
 
 
 def _is_plain(letter: str) -> bool:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO
+from urllib.parse import unquote
 
 from indelible import file_lock
 from indelible.errors import KeyUnusable
@@ -55,6 +56,11 @@ def file_name(text: str) -> str:
 
 def _escaped(letter: str) -> str:
     return "".join(f"%{byte:02x}" for byte in letter.encode())
+
+
+def text_of(name: str) -> str | None:
+    """Return the text that a file name was given for; None if it was too long to be in the name."""
+    return None if "~" in name else unquote(name)
 
 
 def ring_folder(ledger_name: str, folder: Path | None) -> Path:

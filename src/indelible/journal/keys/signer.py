@@ -19,7 +19,7 @@ from typing import Protocol
 from indelible.core.journal.journal import Prove, check_growth
 from indelible.core.journal.notes import Note, PublicKey, Signature, TreeHead, parse_head
 from indelible.errors import BadNote, KeyUnusable, SignerRefused
-from indelible.journal.keys.files import file_name, locked, make_private_folder, read_private, write_private
+from indelible.journal.keys.files import file_name, locked, make_private_folder, read_private, text_of, write_private
 from indelible.journal.keys.holders import KeyHolder, MemoryRing, SigningKeys
 from indelible.journal.keys.ring import KeyRing
 
@@ -155,6 +155,20 @@ class FileHeadState:
             self._seen.clear()
         self._seen[origin] = (mark, remembered.head)
         return remembered.head
+
+    def origins(self) -> Iterator[str]:
+        """Yield the journals of which a head is remembered; raises `SignerRefused` as `load` does."""
+        for path in self._heads.glob("*.head"):
+            origin = text_of(path.stem) or self._named_in(path)
+            if origin is not None:
+                yield origin
+
+    def _named_in(self, path: Path) -> str | None:
+        content = read_private(path)
+        try:
+            return None if content is None else _parsed(content).head.origin
+        except ValueError as problem:
+            raise _cannot_tell(path, str(problem)) from problem
 
     def save(self, remembered: Remembered) -> None:
         """Replaces what was saved for this journal, durably, in one step."""

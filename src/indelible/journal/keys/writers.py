@@ -12,7 +12,7 @@ import logging
 import os
 import shlex
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from indelible.core.macs import KEY_BYTES, Macs, derived_key
 from indelible.core.ports import Begin, Store
 from indelible.errors import KeyUnusable
 from indelible.journal.examining import Examiner
-from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, write_private
+from indelible.journal.keys.files import file_name, locked, read_private, ring_folder, text_of, write_private
 from indelible.journal.keys.newest import NewestVersions
 from indelible.journal.keys.places import expected_in, remember_place
 from indelible.journal.keys.rights import newest_told, read_on
@@ -32,6 +32,7 @@ log = logging.getLogger("indelible.journal")
 VARIABLE = "INDELIBLE_WRITER_KEYS"
 _NO_KEYS = "none"
 _FILE = "writers.key"
+_TAKEN = "writers-"
 _RIGHTS = "rights"
 _VERSION = 1
 
@@ -244,13 +245,22 @@ def _read_master(content: bytes, ring: Path | None) -> bytes:
 
 
 def _taken_file(ring: Path, tenant: str) -> Path:
-    return ring / f"writers-{file_name(tenant)}.key"
+    return ring / f"{_TAKEN}{file_name(tenant)}.key"
 
 
 def _taken(ring: Path, tenant: str) -> dict[str, str] | None:
     """Return the keys of a tenant that was moved here from another ledger; None if it was not."""
     kept = read_private(_taken_file(ring, tenant))
     return None if kept is None else _read_line(kept.decode("ascii", "replace"))
+
+
+def tenants_that_came(ring: Path) -> Iterator[str]:
+    """Yield the tenants whose keys came here with them from another ledger."""
+    for path in ring.glob(f"{_TAKEN}*.key"):
+        tenant = text_of(path.stem.removeprefix(_TAKEN))
+        if tenant is None:
+            tenant = _read_line((read_private(path) or b"").decode("ascii", "replace"))["tenant"]
+        yield tenant
 
 
 def _given(ledger_name: str) -> tuple[dict[str, dict[str, str]], list[str]]:
