@@ -171,6 +171,7 @@ class Away:
         place = Place(url, keys=keys)
         self._url, self._keys, self._served, self._store = url, keys, place.served, open_store(url)
         self.address = place.served.url.replace("http://", f"http://key:{place.tokens['agent']}@")
+        self.address_of_another_tenant = self.address.replace(place.tokens["agent"], place.tokens["stranger"])
         place.close()
 
     def come_back(self) -> None:
@@ -220,6 +221,21 @@ def test_79_what_a_handler_kept_while_its_server_was_away_is_delivered_by_the_ne
     chain.invoke({"q": "hi"}, config={"callbacks": [second]})
     second.stop()
     assert [away.types_in(session) for session in "st"] == [["model_invoked"]] * 2
+
+
+def test_what_a_handler_kept_for_one_tenant_is_not_delivered_to_another(away: Away, chain: Any) -> None:
+    kept = ProvedexCallbackHandler(ProvedexConfig(agent_url=away.address, session_id="s", shutdown_drain_seconds=0))
+    chain.invoke({"q": "hi"}, config={"callbacks": [kept]})
+    kept.stop()
+    away.come_back()
+    config = ProvedexConfig(agent_url=away.address_of_another_tenant, session_id="t")
+    other = ProvedexCallbackHandler(config)
+    chain.invoke({"q": "hi"}, config={"callbacks": [other]})
+    other.stop()
+    assert other.recorded_total == 1
+    ours = ProvedexCallbackHandler(ProvedexConfig(agent_url=away.address, session_id="u"))
+    ours.stop()
+    assert away.types_in("s") == ["model_invoked"]
 
 
 def test_79_who_asks_for_it_is_told_at_the_first_event_that_the_server_is_away(away: Away, chain: Any) -> None:

@@ -282,6 +282,15 @@ def test_a_grant_is_used_up_and_never_filled_again() -> None:
         worker.of_sheet(grant(2, version=2, tool="wire"), given)
 
 
+@pytest.mark.parametrize(("uses", "is_believed"), [(2, True), (3, True), (4, False)])
+def test_the_signature_of_a_grant_holds_for_no_more_uses_than_were_given(uses: int, is_believed: bool) -> None:
+    """The first part of a mac is made with the effects key alone, the rest is the signature that the grant had."""
+    keys = macs()
+    given, more = written(keys, grant(3)), written(keys, grant(uses, version=2))
+    row = replace(more, mac=(more.mac or b"")[:MAC_BYTES] + (given.mac or b"")[MAC_BYTES:])
+    assert (checked(keys, row).body is not None) == is_believed
+
+
 def test_an_older_right_that_is_put_back_gives_nothing() -> None:
     keys = macs()
     first, second = written(keys, grant(3)), written(keys, grant(3, version=2, is_ended=True))

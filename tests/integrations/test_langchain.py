@@ -468,6 +468,19 @@ def raw_graph(till: Till, ledger: Any, **words: Any) -> Any:
     return graph.compile(checkpointer=InMemorySaver())
 
 
+def test_a_summary_of_the_history_begins_no_new_turn_in_a_raw_graph(quick: Ledger) -> None:
+    till = Till()
+    for call_id in ("c1", "c2"):
+        model = Scripted(responses=[AIMessage(content=f"so far, before {call_id}")])
+        shortens: Any = SummarizationMiddleware(model=model, trigger=("messages", 2), keep=("messages", 1))
+        asked = [HumanMessage("pay order 1"), AIMessage(content="I look it up"), AIMessage(content="found")]
+        _, *shortened = shortens.before_model({"messages": asked}, None)["messages"]
+        messages = [*shortened, calls(("charge", SAME, call_id))]
+        result = raw_graph(till, quick, terms=PAYING).invoke({"messages": messages}, THREAD)
+        assert [one.tool_call_id for one in said(result)] == [call_id], "and nobody is asked about a repeat"
+    assert till.charged == [("1", 5)]
+
+
 def test_parallel_calls_of_one_node_ask_one_after_the_other_and_each_runs_once(quick: Ledger) -> None:
     till = Till()
     graph = raw_graph(till, quick, terms=ASKING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,22 @@ def test_half_a_line_is_not_read_and_the_next_one_takes_its_place(path: Path, to
     theirs.keep({TWO: 4})
     assert path.read_bytes().startswith(whole + b"[[")
     assert (mine.version(TWO), NewestVersions(path).version(TWO)) == (4, 4)
+
+
+def test_what_was_kept_is_on_the_disk_when_keep_returns(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = NewestVersions(path)
+    mine.keep({ONE: 3})
+    synced: list[bytes] = []
+    fsync = os.fsync
+
+    def seen_fsync(descriptor: int) -> None:
+        fsync(descriptor)
+        if os.path.samestat(os.fstat(descriptor), path.stat()):
+            synced.append(path.read_bytes())
+
+    monkeypatch.setattr(os, "fsync", seen_fsync)
+    mine.keep({TWO: 4})
+    assert synced == [path.read_bytes()]
 
 
 def test_a_file_of_outdated_lines_is_written_anew_and_nothing_is_forgotten(path: Path) -> None:

@@ -127,6 +127,28 @@ def test_a_lost_commit_under_locks_is_found_again(
     assert check_chain(admin, "order-1") == 2
 
 
+def test_an_event_of_another_in_its_place_is_not_taken_for_ones_own(
+    store: PostgresStore, other: PostgresStore, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(store, 1)
+    run = Session.run
+    cuts: list[bytes] = []
+
+    def cut_and_let_another_go_first(session: Session, statement: Any, values: Any, until: float) -> Any:
+        if statement.name.endswith(b"open_one") and not cuts:
+            cuts.append(statement.name)
+            claim(other, 3)
+            session.close()
+            raise Lost("cut by the test", may_have_run=True)
+        return run(session, statement, values, until)
+
+    monkeypatch.setattr(Session, "run", cut_and_let_another_go_first)
+    held = claim(store, 2)
+    assert cuts
+    assert settle(store, held).status == "succeeded"
+    assert check_chain(admin, "order-1") == 4
+
+
 def test_the_answer_stands_even_when_others_moved_on_meanwhile(
     store: PostgresStore, other: PostgresStore, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

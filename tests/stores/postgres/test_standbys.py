@@ -88,3 +88,12 @@ def test_durability_is_graded(postgres_server: PostgresServer) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = off")
     assert durability(url)["grade"] == "unsafe"
+
+
+@pytest.mark.parametrize("waits_for", ["local", "remote_write"])
+def test_a_commit_that_waits_for_no_standbys_disk_is_no_quorum(postgres_server: PostgresServer, waits_for: str) -> None:
+    url = postgres_server.create_database(name := f"graded_{os.urandom(4).hex()}")
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = {waits_for}".encode())
+    with a_standby_that_never_answers(postgres_server):
+        assert durability(url)["grade"] != "quorum"
