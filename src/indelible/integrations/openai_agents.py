@@ -740,5 +740,5 @@ def _json_of(args: Mapping[str, Any]) -> str:
         return json.dumps(args)
     except TypeError as wrong:
         raise NothingHappened(
-            f"an edited argument is no JSON, so nothing was sent ({wrong}); cancel the recorded call: indelible effects list"
+            f"an edited argument is no JSON, so the tool was not entered ({wrong}); cancel it: indelible effects list"
         ) from wrong
