@@ -6,12 +6,15 @@ import contextlib
 import copy
 import json
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
+from uuid import uuid4
 
 import pytest
 from agents import Agent as OpenAIAgent
-from agents import Runner, function_tool, set_tracing_disabled
+from agents import FunctionTool, Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
@@ -23,7 +26,7 @@ from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from indelible import AsyncLedger, NothingHappened, migrate
+from indelible import AsyncLedger, NothingHappened, Retry, migrate
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langgraph import ledger_tool_node
 from indelible.integrations.openai_agents import LedgerTools
@@ -91,11 +94,11 @@ class Case(NamedTuple):
     got: dict[str, Any] | None = None
 
 
-async def by_langchain(ledger: AsyncLedger, tool: Any, said: dict[str, Any]) -> None:
+async def by_langchain(ledger: AsyncLedger, tool: Any, said: dict[str, Any], **words: Any) -> None:
     call = {"name": "pay", "args": said, "id": "call_1x", "type": "tool_call"}
     made: Any = StateGraph(State)
     made.add_node("ask", lambda state: {"messages": [AIMessage(content="", tool_calls=[call])]})
-    made.add_node("tools", ledger_tool_node([tool], ledger, **WORDS))
+    made.add_node("tools", ledger_tool_node([tool], ledger, **WORDS, **words))
     made.add_edge(START, "ask")
     made.add_edge("ask", "tools")
     made.add_edge("tools", END)
@@ -414,3 +417,72 @@ async def test_38_what_is_shown_recorded_and_handed_to_the_tool_is_the_same(ledg
     assert till.got == [got, got]
     kinds = [{name: type(one) for name, one in entered.items()} for entered in till.got]
     assert kinds == [{name: type(one) for name, one in got.items()}] * 2
+
+
+async def test_38_pydantic_ai_enters_each_attempt_with_what_is_recorded(ledger: AsyncLedger) -> None:
+    got: list[Any] = []
+
+    def pay(items: list[str]) -> str:
+        got.append(list(items))
+        items.pop()
+        if len(got) == 1:
+            raise ConnectionError("lost")
+        return "paid"
+
+    turns = iter((ToolCallPart("pay", {"items": ["a", "b"]}, tool_call_id="toolu_1x"), TextPart("done")))
+
+    def says(messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[next(turns)])
+
+    retry = Retry(on=(ConnectionError,), attempts=2, backoff=timedelta(0))
+    behind = LedgerCapability(
+        ledger, run="r", model_turns=False, side_effect="payment", on_crash="retry", terms={"pay": {"retry": retry}}
+    )
+    tools = [Tool(pay, takes_ctx=False)]
+    assert (await Agent(FunctionModel(says), tools=tools, capabilities=[behind]).run("pay")).output == "done"
+    assert got == [["a", "b"], ["a", "b"]]
+    (effect,) = await ledger.effects(tool="pay")
+    assert effect.status == "succeeded"
+
+
+async def test_38_a_default_that_is_made_anew_and_may_vary_runs_as_it_was_shown(ledger: AsyncLedger) -> None:
+    got: list[str] = []
+
+    class Anew(BaseModel):
+        order: str
+        request: str = Field(default_factory=lambda: str(uuid4()))
+
+    def pay(order: str, request: str) -> str:
+        got.append(request)
+        return "paid"
+
+    tool = StructuredTool.from_function(pay, name="pay", description="Pays.", args_schema=Anew)
+    await by_langchain(ledger, tool, ORDER, varies=["request"])
+    (asked,) = await ledger.approvals()
+    shown = (await ledger.get_effect(asked.effect_id)).args
+    await ledger.approve(asked.id, digest=asked.digest, by="ana")
+    for _ in range(2):
+        await by_langchain(ledger, tool, ORDER, varies=["request"])
+    assert got == [shown["request"]]
+
+
+async def test_91_an_edit_that_is_no_json_is_refused_before_a_tool_that_takes_json(ledger: AsyncLedger) -> None:
+    got: list[str] = []
+
+    async def pay(context: Any, said: str) -> str:
+        got.append(said)
+        return "paid"
+
+    schema = {"type": "object", "properties": {"amount": {}}}
+    tool = FunctionTool(
+        name="pay", description="Pay.", params_json_schema=schema, on_invoke_tool=pay, strict_json_schema=False
+    )
+    await by_openai(ledger, tool, {"amount": 5})
+    (asked,) = await ledger.approvals()
+    edited = await ledger.edit_approval(asked.id, args={"amount": Decimal("5.10")}, digest=asked.digest, by="ana")
+    (asked,) = await ledger.approvals()
+    await ledger.approve(asked.id, digest=asked.digest, by="bob")
+    await by_openai(ledger, tool, {"amount": 5})
+    assert edited is not None
+    assert got == []
+    assert [one.status for one in await ledger.effects(tool="pay")].count("in_doubt") == 0
