@@ -23,11 +23,10 @@ from mcp.client import Client
 from mcp.server import Server
 from pydantic import BaseModel, Field, PlainSerializer, RootModel, SecretStr, StringConstraints, v1
 from pydantic_ai import Agent, DeferredToolRequests, Tool
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from indelible import AsyncLedger, Ledger, NothingHappened, migrate
-from indelible.errors import NotRecordable
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langgraph import ledger_tool_node
 from indelible.integrations.mcp import ledger_proxy
@@ -130,10 +129,14 @@ async def test_38_openai_agents_records_a_default_that_the_dump_hides(ledger: As
     assert [effect.args for effect in await ledger.effects()] == [{"opts": {"charge": "c", "amount": 5}}]
 
 
-async def by_pydantic_ai(ledger: AsyncLedger, function: Any, args: dict[str, Any], **words: Any) -> Any:
+async def by_pydantic_ai(
+    ledger: AsyncLedger, function: Any, args: dict[str, Any], told: list[str] | None = None, **words: Any
+) -> Any:
     turns = iter((ToolCallPart("pay", args, tool_call_id="toolu_1x"), TextPart("done")))
 
     def says(messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
+        if told is not None:
+            told.extend(str(part.content) for part in messages[-1].parts if isinstance(part, ToolReturnPart))
         return ModelResponse(parts=[next(turns)])
 
     behind = LedgerCapability(ledger, run="r", model_turns=False, side_effect="payment", **words)
@@ -175,12 +178,12 @@ def pay_rooted(orders: RootModel[list[Order]], fast: bool = True) -> str:
         (pay_rooted, {"orders": [{"charge": "c"}]}, "args.orders.0.amount"),
     ],
 )
-async def test_38_pydantic_ai_refuses_arguments_whose_json_shows_less_than_they_hold(
+async def test_38_pydantic_ai_tells_the_model_of_arguments_whose_json_shows_less_than_they_hold(
     ledger: AsyncLedger, function: Any, args: dict[str, Any], path: str
 ) -> None:
-    with pytest.raises(NotRecordable) as refused:
-        await by_pydantic_ai(ledger, function, args, approval="required")
-    assert refused.value.path == path
+    told = list[str]()
+    assert await by_pydantic_ai(ledger, function, args, told, approval="required") == "done"
+    assert told[0].startswith(f"pay was not called: {path}: ")
     assert await ledger.effects() == await ledger.approvals() == []
 
 

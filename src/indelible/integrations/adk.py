@@ -349,7 +349,8 @@ class _Entry(Entry):
         self.check_injected(effect, supplies=self._supplies)
         known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
         with self.running(effect):
-            args = self.read_alike(known, self._said, lambda args: _bound(self._tool, dict(args)))
+            gives = None if _signature(self._tool) is None else partial(_values, self._tool)
+            args = self.handed_over(known, self._said, lambda args: _bound(self._tool, dict(args)), gives)
             result = await self._entered(_entered_with(self._tool, args), effect)
             self._live.append(result)
             self._is_asking = self._asks()
@@ -521,6 +522,14 @@ def _bound(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:
     # ADK leaves out what the function does not take.
     taken = {name: value for name, value in args.items() if name in signature.parameters}
     return _read(tool, bound(signature, defaults | taken, tool.name))
+
+
+def _values(tool: Any, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a function gets: ADK leaves its defaults to Python."""
+    signature = _signature(tool)
+    assert signature is not None, "only functions fill in defaults"
+    usual = {name: one.default for name, one in signature.parameters.items() if one.default is not one.empty}
+    return {**usual, **tool._preprocess_args_with_validation(dict(args))[0]}
 
 
 def _read(tool: BaseTool, args: dict[str, Any]) -> dict[str, Any]:

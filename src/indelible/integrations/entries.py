@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -189,34 +190,35 @@ class Entry:
                 "or list what changes by itself in unbound"
             )
 
-    def read_alike(
+    def handed_over(
         self,
         recorded: Mapping[str, Any],
         said: Mapping[str, Any],
         reads: Callable[[Mapping[str, Any]], Mapping[str, Any]],
-    ) -> Mapping[str, Any]:
-        """Return arguments that the framework, which reads them once more, reads as what is recorded.
+        gives: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None,
+    ) -> dict[str, Any]:
+        """Return a copy of the recorded arguments for the framework, which reads them once more, as what is recorded.
 
-        They are those that the model said, with what a person edited: the framework fills in its own defaults, such as
-        a member of an enum, where their record is a text. If these read otherwise, the recorded ones are returned.
+        The record cannot stand for each value: that of a default which is a member of an enum is a text. For such a
+        name the copy has what the model said, or leaves the default to the framework. It has no name that the record
+        lacks.
 
         Args:
             recorded: The recorded arguments, without what the framework supplies.
             said: The arguments of the call, as the model said them.
-            reads: Reads arguments as the framework does.
+            reads: Reads arguments as the framework does, and returns what would be recorded of them.
+            gives: Reads them, and returns the values that the tool gets. None if the framework fills in no defaults.
 
         Raises:
             NothingHappened: The framework reads neither as what is recorded, judged and approved.
         """
+        args = dict(recorded)
         with suppress(ValueError, BadCall):
-            now = reads(said)
-            edited = {name: one for name, one in recorded.items() if name not in now or not is_same(now[name], one)}
-            args = {**said, **edited}
+            if gives is not None:
+                args = _with_own_values(args, said, reads, gives)
+        with suppress(ValueError, BadCall):
             if is_same(reads(args), recorded):
-                return args
-        with suppress(ValueError, BadCall):
-            if is_same(reads(recorded), recorded):
-                return recorded
+                return copy.deepcopy(args)
         raise NothingHappened(f"{self.call.tool} {_READS_OTHERWISE}")
 
     def note_replay(self, effect: Effect) -> None:
@@ -376,6 +378,40 @@ def _refusal_of(effect: Effect | None, effect_id: str, raised: Exception) -> Exc
         "succeeded|failed --evidence …",
         effect=effect,
     )
+
+
+def _with_own_values(
+    recorded: dict[str, Any],
+    said: Mapping[str, Any],
+    reads: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    gives: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Return recorded arguments, with what the model said for each name whose record stands for another value."""
+    now = reads(said)
+    edited = {name: one for name, one in recorded.items() if name not in now or not is_same(now[name], one)}
+    args = {**{name: one for name, one in said.items() if name in recorded}, **edited}
+    if is_same(args, recorded) or not is_same(reads(args), recorded):
+        return recorded
+    meant = gives(args)
+    for name, one in recorded.items():
+        with suppress(ValueError, BadCall):
+            given = gives({**args, name: one})
+            if all(name in given and _is_alike(given[name], value) for name, value in meant.items()):
+                args[name] = one
+    return args
+
+
+def _is_alike(one: Any, other: Any) -> bool:
+    """Say whether two values are the same for a tool: a member of an enum may equal its text, but is none."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    if isinstance(one, set | frozenset):
+        return {(type(item), item) for item in one} == {(type(item), item) for item in other}
+    if isinstance(one, Mapping):
+        return _is_alike([*one.items()], [*other.items()])
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(_is_alike, one, other))
+    return bool(one == other) and _is_alike(getattr(one, "__dict__", {}), getattr(other, "__dict__", {}))
 
 
 def _texts_of(recorded: Any) -> Any:

@@ -7,6 +7,7 @@ what was decided holds, what is open asks again. What a resume carries decides n
 from __future__ import annotations
 
 import base64
+import copy
 import inspect
 import json
 import logging
@@ -23,11 +24,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool
 from langchain_core.tracers.context import register_configure_hook
 from langchain_core.utils.function_calling import convert_to_openai_tool
+from langchain_core.utils.pydantic import get_fields
 from langgraph.errors import GraphBubbleUp, ParentCommand
 from langgraph.prebuilt import ToolNode
 from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, create_model
 from pydantic.v1 import BaseModel as BaseModelV1
 
 from indelible import Actor, Approval, AsyncLedger, Ledger, NothingHappened, RunningEffect
@@ -41,7 +43,14 @@ from indelible.errors import (
 )
 from indelible.integrations.entries import Entry, paused_by, raise_doubt
 from indelible.integrations.hosted import hosted_in
-from indelible.integrations.langgraph_injected import TURN_FIELD, injected_in, is_raised_after, live_in
+from indelible.integrations.langgraph_injected import (
+    TURN_FIELD,
+    functions_of,
+    injected_in,
+    is_raised_after,
+    live_in,
+    own_defaults,
+)
 from indelible.integrations.langgraph_nodes import pauses_of
 from indelible.integrations.langgraph_pauses import Task, graph_in_call
 from indelible.integrations.langgraph_values import Given, error_told, kept, replayed
@@ -72,6 +81,8 @@ RunOf = Callable[[RunnableConfig], str]
 NAME = "LangChain and LangGraph"
 _LOG = logging.getLogger("indelible.integrations")
 PROVIDER_TOOLS = "provider tools"
+_VARIADIC = frozenset({"args", "kwargs"})
+"""Fields whose default LangChain hands to no function: it takes them for `*args` and `**kwargs`."""
 
 
 class Vote(NamedTuple):
@@ -368,9 +379,45 @@ def _validated(request: ToolCallRequest, args: Mapping[str, Any]) -> Mapping[str
     def reads(args: Mapping[str, Any]) -> BaseModel:
         """Let the tool's own validators run, on all that it gets, and return what the model may say of it."""
         validated = whole.model_validate({**args, **beside})
-        return schema.model_construct(**{name: getattr(validated, name) for name in schema.model_fields})
+        named = {name: getattr(validated, name) for name in schema.model_fields}
+        return _open_to_more(schema, validated).model_construct(**{**(validated.model_extra or {}), **named})
 
     return read_by(schema, args, tool.name, reads)
+
+
+def _open_to_more(schema: type[BaseModel], validated: BaseModel) -> type[BaseModel]:
+    """Return a schema that keeps fields which it does not name, if the validated model has such."""
+    if not validated.model_extra:
+        return schema
+    return create_model(schema.__name__, __base__=(schema, _More))
+
+
+class _More(BaseModel):
+    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
+
+
+def _handed(request: ToolCallRequest, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that LangChain hands to the tool's functions, or Python fills in, without what is injected.
+
+    Raises:
+        ValueError: A field would be left to a default of the functions, which nobody was shown.
+    """
+    tool, beside = request.tool, live_in(request)
+    assert tool is not None, "its arguments were validated"
+    said = copy.deepcopy(dict(args))
+    if tool.args_schema is None:  # LangChain makes the schema of the tool's `_run`, and validates nothing
+        return own_defaults(tool) | said
+    given: Any = tool._parse_input(said | beside, request.tool_call["id"])
+    for name in _VARIADIC & get_fields(tool.get_input_schema()).keys() - given.keys():
+        if any(_is_its_own(name, function) for function in functions_of(tool)):
+            raise ValueError(f"LangChain hands over no default of {name}")
+    return {name: value for name, value in given.items() if name not in beside}
+
+
+def _is_its_own(name: str, function: Callable[..., Any]) -> bool:
+    """Say whether a function has a parameter of this name, which is not `*args` or `**kwargs`."""
+    parameter = inspect.signature(function).parameters.get(name)
+    return parameter is not None and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
 
 
 def _by_pydantic_1(
@@ -383,7 +430,7 @@ def _by_pydantic_1(
     """
     whole: Any = tool.args_schema  # has the validators, and what the framework injects
     beside = {name: value for name, value in live_in(request).items() if name in whole.__fields__}
-    read = whole.parse_obj({**args, **beside})
+    read = whole.parse_obj({**copy.deepcopy(dict(args)), **beside})
 
     def written(value: Any) -> Any:
         """Write what JSON has no word for, sets in one order: their own is another one in each process."""
@@ -393,7 +440,7 @@ def _by_pydantic_1(
         return shown
 
     shown: dict[str, Any] = json.loads(read.json(by_alias=True, include=set(schema.__fields__), encoder=written))
-    if len(shown) != len(schema.__fields__) or whole.parse_obj({**shown, **beside}) != read:
+    if len(shown) != len(schema.__fields__) or whole.parse_obj({**copy.deepcopy(shown), **beside}) != read:
         raise ValueError("its schema of pydantic 1 reads other arguments than are shown; give it a model of pydantic 2")
     return shown
 
@@ -486,10 +533,20 @@ class _Entry(Entry):
             NothingHappened: The framework would inject something else than what is recorded.
         """
         self.check_injected(effect, supplies=partial(self._gate.injected_in, self._request))
-        args = self.read_alike(self._own(effect.args), self._request.tool_call["args"], self._reads)
+        args = self._handed_over(self._own(effect.args))
         self.entered, self.said = effect.id, None
         self.task.let_in(effect.args)
-        return self._request.override(tool_call={**self._request.tool_call, "args": dict(args)})
+        return self._request.override(tool_call={**self._request.tool_call, "args": args})
+
+    def _handed_over(self, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what LangChain is given for the recorded arguments."""
+        said, schema = self._request.tool_call["args"], getattr(self._request.tool, "args_schema", None)
+        if schema is None:  # nothing would make of the model's words what is recorded
+            said = {name: recorded[name] for name in said if name in recorded}
+        # LangChain fills in no default of a field with one of these names.
+        unfilled = {name: recorded[name] for name in _VARIADIC if recorded.get(name) is not None}
+        gives = None if isinstance(schema, Mapping) else partial(_handed, self._request)
+        return self.handed_over(recorded, {**unfilled, **said}, self._reads, gives)
 
     def _own(self, args: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments without what the framework supplies."""

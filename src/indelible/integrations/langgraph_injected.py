@@ -87,9 +87,10 @@ def _defaults(tool: BaseTool, others: Container[str | None]) -> dict[str, Any]:
     LangGraph drops what a call says of them. A function that makes a default anew each time stands for its value.
     LangChain passes the defaults of a schema that the tool has, and leaves those of its functions to Python.
     """
-    fields = getattr(tool.args_schema, "model_fields", {})
+    fields: Mapping[str, Any] = getattr(tool.args_schema, "model_fields", {})
+    unsaid = fields.keys() - getattr(tool.tool_call_schema, "model_fields", {}).keys()  # LangGraph overlooks an alias
     found: dict[str, Any] = {}
-    for name in sorted(_get_all_injected_args(tool).all_injected_keys):
+    for name in sorted(_get_all_injected_args(tool).all_injected_keys | unsaid):
         if name in others:
             continue
         if name in fields and not fields[name].is_required():
@@ -105,12 +106,19 @@ def _defaults_of(name: str, tool: BaseTool) -> list[Any]:
     Raises:
         BadCall: The defaults differ.
     """
-    parameters = [inspect.signature(function).parameters.get(name) for function in _functions_of(tool)]
+    parameters = [inspect.signature(function).parameters.get(name) for function in functions_of(tool)]
     found = [one.default for one in parameters if one is not None and one.default is not inspect.Parameter.empty]
     shown = [recorded({name: default}) for default in found]
     if any(one != shown[0] for one in shown[1:]):
         raise BadCall(f"{tool.name}: its functions have different defaults for {name!r}. Give them the same one.")
     return found
+
+
+def own_defaults(tool: BaseTool) -> dict[str, Any]:
+    """Return the defaults of the functions of a tool, those that they have in common."""
+    names = {name for function in functions_of(tool) for name in inspect.signature(function).parameters}
+    found = {name: _defaults_of(name, tool) for name in names}
+    return {name: defaults[0] for name, defaults in found.items() if defaults}
 
 
 def _runtime(request: ToolCallRequest, unbound: Iterable[str]) -> dict[str, Any]:
@@ -146,11 +154,11 @@ def _own(found: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def _configs_of(tool: BaseTool) -> list[str]:
     """Name the parameters that get the config; LangChain finds them by their type."""
-    found = [_get_runnable_config_param(function) for function in _functions_of(tool)]
+    found = [_get_runnable_config_param(function) for function in functions_of(tool)]
     return list(dict.fromkeys(name for name in found if name is not None))
 
 
-def _functions_of(tool: BaseTool) -> list[Callable[..., Any]]:
+def functions_of(tool: BaseTool) -> list[Callable[..., Any]]:
     """Return the functions of the program that a tool runs, blocking and awaited."""
     given = [function for function in (getattr(tool, "func", None), getattr(tool, "coroutine", None)) if function]
     own = [method for method in (tool._run, tool._arun) if not method.__module__.startswith("langchain_core.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
@@ -33,7 +34,7 @@ def read_by(model: type[BaseModel], args: Mapping[str, Any], tool: str, reads: R
         NotRecordable: No JSON of them shows all that the tool would get; `path` names the field.
     """
     reads = model.model_validate if reads is None else reads
-    validated = reads(args)
+    validated = reads(copy.deepcopy(args))  # a validator may change what it is given
     dumped: dict[str, Any] = validated.model_dump(mode="json", by_alias=True)
     if _hidden(validated, dumped) is None and _is_read_again(validated, dumped, reads):
         sort_sets(validated, dumped)
@@ -75,7 +76,7 @@ def _hidden(validated: BaseModel, shown: Mapping[str, Any]) -> str | None:
 
 def _is_read_again(validated: BaseModel, shown: Mapping[str, Any], reads: Reads) -> bool:
     try:
-        return reads(shown) == validated
+        return reads(copy.deepcopy(shown)) == validated
     except ValueError:
         return False
 

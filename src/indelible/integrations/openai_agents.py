@@ -551,8 +551,9 @@ class _Entry(Entry):
         supplied = self._supplies()
         args: Mapping[str, Any] = {name: value for name, value in effect.args.items() if name not in supplied}
         if self._at.model is not None:
-            args = self.read_alike(args, self._said, functools.partial(_read, self._at.model, tool=self._at.name))
-        with self.running(effect), self._saying(effect, json.dumps(args)) as said:
+            reads = functools.partial(_read, self._at.model, tool=self._at.name)
+            args = self.handed_over(args, self._said, reads, functools.partial(_values, self._at.model))
+        with self.running(effect), self._saying(effect, _json_of(args)) as said:
             with inside_tool():
                 output = await self._output(said, effect)
             if self._tool._is_agent_tool and _is_paused(self._context):
@@ -722,3 +723,22 @@ def _read(model: type[BaseModel], arguments: Mapping[str, Any], tool: str) -> di
         return read_by(model, arguments, tool)
     except ValidationError as wrong:
         raise BadCall(f"{tool}: {wrong}") from None
+
+
+def _values(model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that the SDK hands to a tool's function."""
+    return dict(vars(model.model_validate(copy.deepcopy(arguments))))
+
+
+def _json_of(args: Mapping[str, Any]) -> str:
+    """Return recorded arguments as the SDK takes them.
+
+    Raises:
+        NothingHappened: They are no JSON: an approver edited them.
+    """
+    try:
+        return json.dumps(args)
+    except TypeError as wrong:
+        raise NothingHappened(
+            f"an edited argument is no JSON, so the tool was not entered ({wrong}); cancel it: indelible effects list"
+        ) from wrong

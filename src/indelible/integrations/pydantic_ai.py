@@ -14,11 +14,13 @@ exactly the arguments they saw. Calls belong to the conversation, whose id stays
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import traceback
 from abc import ABC
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
@@ -51,7 +53,7 @@ from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, WrapperToolset
 
 from indelible import AsyncLedger, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
-from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError, NoRun
+from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt, IndelibleError, NoRun, NotRecordable
 from indelible.integrations.entries import Entry, doubt_of, paused_by
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.injected import name_beside, recorded
@@ -178,7 +180,7 @@ class LedgerCapability(AbstractCapability[Any]):
             if _is_unread(ctx, call.tool_name):
                 args = _filled(tool_def, args)
             _check_said(call)
-            asked = self._call(ctx, call, tool_def, shown_of(args), supplies())
+            asked = self._call(ctx, call, tool_def, _shown(args), supplies())
         except (NameTaken, _Unfit) as wrong:
             return f"{call.tool_name} was not called: {wrong}"
         asking = _Asking(ctx, tool_def, asked)
@@ -590,9 +592,12 @@ class _Entry(Entry):
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
         _check_validated(self, effect, self._supplies)
         self._passage = _Passage(self._part, self._shown, self._asking.is_tool_answered)
+        given = self._validated
+        with suppress(TypeError, copy.Error):  # a tool may change what it gets, and be entered again
+            given = copy.deepcopy(given)
         with self.running(effect):
             try:
-                result = await self._passage.lead(self._handler, self._validated)
+                result = await self._passage.lead(self._handler, given)
             except _DEFERRED as deferred:  # the tool itself asks for a person or for a result
                 self._deferred = deferred
                 self._asking.note(is_tool_asked=isinstance(deferred, ApprovalRequired))
@@ -688,7 +693,15 @@ def _check_validated(entry: Entry, effect: RunningEffect, supplies: Supplies) ->
 
 
 class _Unfit(BadCall):
-    """The arguments do not fit a tool of which a JSON schema is all that is known."""
+    """The arguments cannot be shown, or do not fit a tool of which a JSON schema is all that is known."""
+
+
+def _shown(args: Any) -> Any:
+    """Return the JSON of validated arguments; raise what the model is told if it does not show all of them."""
+    try:
+        return shown_of(args)
+    except NotRecordable as hidden:
+        raise _Unfit(str(hidden)) from hidden
 
 
 def _filled(tool: ToolDefinition, args: Any) -> Any:

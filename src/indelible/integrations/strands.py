@@ -302,7 +302,9 @@ class _Entry(Entry):
         self.check_injected(effect, supplies=self._supplies)
         known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
         with self.running(effect):
-            said = self.read_alike(known, self.context.tool_use["input"], partial(_validated, self.context.tool))
+            tool: Any = self.context.tool
+            gives = tool._metadata.validate_input if _validates(tool) else None
+            said = self.handed_over(known, self.context.tool_use["input"], partial(_validated, tool), gives)
             use: Any = {**self.context.tool_use, "input": said}
             try:
                 async for event in self._next(self.context.replace(tool_use=use)):

@@ -339,6 +339,16 @@ def test_a_secret_that_is_no_text_is_known_again_in_what_comes_back(secret: Any)
         assert secret.isoformat() not in made.text(f"at {secret.isoformat()}")
 
 
+@pytest.mark.parametrize("secret", ["two\nlines", 'a"quote', "back\\slash", "pässword", "it's\tthis"])
+def test_95_a_secret_of_the_call_is_known_again_where_it_is_escaped(secret: str) -> None:
+    made = screen({"x": secret}, "args.x")
+    told = json.dumps({"used": secret})
+    for text in (secret, told, json.dumps(secret, ensure_ascii=False), str(KeyError(secret)), repr([secret])):
+        assert made.text(f"<{text}>") != f"<{text}>"
+        assert "[redacted value" in decode(made.result(encode(text), text))  # type: ignore[operator]
+    assert json.loads(made.text(told))["used"].startswith("[redacted value"), "it is JSON as before"
+
+
 def test_the_longer_secret_goes_first() -> None:
     made = screen({"a": "hunter2", "b": "hunter2-and-more"}, "args.a", "args.b")
     assert "more" not in made.text("got hunter2-and-more")

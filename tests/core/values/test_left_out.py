@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 import pytest
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, computed_field
 
 from indelible.core.values.canonical import encode
 from indelible.core.values.left_out import INSIDE, left_out, moved_fields, sort_sets
@@ -121,10 +121,27 @@ class Color(str, Enum):  # noqa: UP042 (its members have hashes of their own)
     RED = "red"
 
 
+class Kept(Enum):
+    PAIR = Pair(1, 2)
+
+
+class Told(BaseModel):
+    own: int = 1
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def sub(self) -> Any:
+        return Pair(1, Box(2))
+
+
 @pytest.mark.parametrize(
     ("value", "recorded", "moved"),
     [
         ("text", "text", {}),
+        (Kept.PAIR, [1, 2], {(): {"x": 0, "y": 1}}),
+        ([Kept.PAIR], "written", {(): {"[]": INSIDE, "x": INSIDE, "y": INSIDE}}),
+        (Told(), {"own": 1, "sub": [1, {"inside": 2}]}, {("sub",): {"x": 0, "y": 1}}),
+        (Told(), {"own": 1, "sub": [1, {"other": 2}]}, {("sub",): {"x": 0, "y": 1}, ("sub", 1): {"inside": None}}),
         ((1, [2]), [1, [2]], {}),
         ((1, 2), "other", {(): {"[]": INSIDE}}),
         (Pair(1, Pair(2, 3)), [1, [2, 3]], {(): {"x": 0, "y": 1}, (1,): {"x": 0, "y": 1}}),

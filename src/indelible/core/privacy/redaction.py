@@ -339,7 +339,12 @@ def _texts_in(value: Any) -> Iterator[str]:
     elif not isinstance(value, bool | Redacted | None):
         texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)]
         texts += [value.isoformat()] if isinstance(value, datetime) else []
-        yield from (text for text in texts if len(text) >= _SHORTEST_SECRET)
+        yield from (form for text in texts if len(text) >= _SHORTEST_SECRET for form in _written(text))
+
+
+def _written(text: str) -> tuple[str, ...]:
+    """Return a text as it stands in other texts: by itself, in JSON, and as Python shows it."""
+    return text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1], repr(text)[1:-1]
 
 
 # Subjects, which are found again by a keyed hash too.

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from typing import Any
 
 _NOTHING = object()
@@ -58,6 +59,8 @@ def moved_fields(value: Any, recorded: Any, at: Place = ()) -> dict[Place, dict[
     kind: Any = type(value)
     if getattr(kind, "__pydantic_root_model__", False) is True:
         return moved_fields(value.root, recorded, at)
+    if isinstance(value, Enum):
+        return moved_fields(value.value, recorded, at)
     moved: dict[str, int | None] = {}
     found: dict[Place, dict[str, int | None]] = {}
     inside: set[str] = set()
@@ -97,6 +100,8 @@ def _names_within(value: Any) -> set[str]:
         kind: Any = type(one)
         if getattr(kind, "__pydantic_root_model__", False) is True:
             left.append(one.root)
+        elif isinstance(one, Enum):
+            left.append(one.value)
         elif isinstance(one, _ROWS):
             names |= {"[]", *getattr(kind, "_fields", ())}
             left += one
@@ -114,7 +119,7 @@ def _members(value: Any, kind: Any) -> Iterable[tuple[str, Any]]:
         return [(str.__str__(name) if isinstance(name, str) else str(name), item) for name, item in value.items()]
     if hasattr(kind, "model_fields") and hasattr(kind, "model_dump"):
         own = [name for name, field in kind.model_fields.items() if not field.exclude]
-        names = [*own, *(value.model_extra or ())]
+        names = [*own, *getattr(kind, "model_computed_fields", ()), *(value.model_extra or ())]
     else:
         names = [field.name for field in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else []
     return [(name, getattr(value, name, None)) for name in names]
