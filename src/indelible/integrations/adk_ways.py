@@ -99,6 +99,8 @@ def _found_in(node: Any, done: list[BaseNode]) -> Iterator[tuple[str, str]]:
                 yield from _found_in(inner, done)
         case _ParallelWorker():
             yield from _found_in(node._node, done)
+        case _:
+            return
 
 
 def _found_in_agent(agent: BaseAgent, done: list[BaseNode]) -> Iterator[tuple[str, str]]:
