@@ -27,6 +27,7 @@ from indelible.core.effects.identity import says_the_same as says_the_same
 from indelible.core.effects.identity import schema_hash
 from indelible.core.effects.meaning import fate_of as fate_of
 from indelible.core.effects.places import check_places as check_places
+from indelible.core.effects.tightening import demanded as demanded
 from indelible.core.effects.tightening import identified_by
 from indelible.core.values.canonical import encode as encode
 from indelible.core.values.left_out import left_out as left_out

@@ -79,11 +79,11 @@ class Played:
         self.sessions = SqliteSessionService("sessions.db")
         self.runner = Runner(app=app, session_service=self.sessions)
 
-    def begin(self, session: str = "order-123") -> list[Any]:
-        return asyncio.run(self._begun(session))
+    def begin(self, session: str = "order-123", state: Any = None) -> list[Any]:
+        return asyncio.run(self._begun(session, state))
 
-    async def _begun(self, session: str) -> list[Any]:
-        await self.sessions.create_session(app_name="billing", user_id="ana", session_id=session)
+    async def _begun(self, session: str, state: Any) -> list[Any]:
+        await self.sessions.create_session(app_name="billing", user_id="ana", session_id=session, state=state)
         return await self._run(session, SAYS_CHARGE)
 
     def once_more(self) -> list[Any]:

@@ -39,7 +39,7 @@ from indelible import Ledger, Policy, instrument, migrate, rule
 from indelible.core.policy.policy import Asked
 from indelible.errors import BadCall
 from indelible.integrations.crewai import LedgerTools
-from indelible.integrations.ways import WAYS
+from indelible.integrations.ways import WAYS, module_of
 from indelible.testing.adapters.crewai import ScriptedLLM, called
 from tests.frameworks.conftest import OTHERS, decide
 from tests.integrations.forking import Forks, forking
@@ -957,3 +957,10 @@ def test_88_hosted_tools_are_found_at_any_depth(ledger: Ledger, words: dict[str,
         with pytest.raises(BadCall, match="hosted tools"):
             crew_of(agent_of(llm=OpenAICompletion(**given))).kickoff()
     assert DONE == []
+
+
+@pytest.mark.parametrize(
+    "of", [lambda tool: tool._run, lambda tool: tool.run, lambda tool: tool.to_structured_tool().invoke]
+)
+def test_88_a_method_of_crewai_s_that_stands_around_a_function_of_the_program_s_is_the_program_s(of: Any) -> None:
+    assert module_of(of(charge)) == __name__

@@ -29,6 +29,7 @@ from google.genai import types
 from mcp import StdioServerParameters, stdio_client
 from pydantic import BaseModel
 from strands import Agent as StrandsAgent
+from strands import tool as strands_tool
 from strands.tools.mcp import MCPClient
 
 from indelible import Ledger, instrument
@@ -250,13 +251,14 @@ def test_83_adk_a_call_that_was_not_sent_has_not_happened(ledger: Ledger, monkey
 # Strands
 
 
-def strand(ledger: Ledger, how: str, declared: Any, **words: Any) -> Any:
-    """Let an agent charge, and return what came of it."""
+def strand(ledger: Ledger, how: str, declared: Any, through: Any = None, **words: Any) -> Any:
+    """Let an agent charge, by a tool of its own if `through` makes one, and return what came of it."""
     params = StdioServerParameters(command=sys.executable, args=bank(how), cwd=ROOT)
     with MCPClient(lambda: stdio_client(params), **words) as client:
         tools = client.list_tools_sync()
         for one in tools:
             one.timeout = timedelta(seconds=2 if how == "waits" else 60)
+        tools = tools if through is None else [through(client)]
         plugin = StrandsPlugin(ledger, run="order-1", terms={"charge": declared})
         model = ScriptedModel([[strands_called("charge", "c1", amount=5)], [{"text": "done"}]])
         return StrandsAgent(model=model, tools=tools, plugins=[plugin], callback_handler=None)("pay")
@@ -282,3 +284,54 @@ def test_83_strands_an_error_that_the_server_reports_is_the_tools(
 def test_83_strands_a_read_whose_answer_is_lost_has_failed(ledger: Ledger) -> None:
     assert strand(ledger, "dies", {"side_effect": "read"}).stop_reason == "end_turn"
     assert [one.status for one in ledger.effects()] == ["failed"]
+
+
+def router(client: MCPClient) -> Any:
+    """Return a tool that hands on what the SDK's client gives, as its own `mcp_router` does."""
+
+    @strands_tool
+    async def charge(amount: int) -> Any:
+        """Charges."""
+        arguments, until = {"amount": amount}, timedelta(seconds=5)
+        return await client.call_tool_async("x", "charge", arguments, read_timeout_seconds=until)
+
+    return charge
+
+
+def blocking_router(client: MCPClient) -> Any:
+    @strands_tool
+    def charge(amount: int) -> Any:
+        """Charges."""
+        return client.call_tool_sync("x", "charge", {"amount": amount}, read_timeout_seconds=timedelta(seconds=5))
+
+    return charge
+
+
+@pytest.mark.parametrize("through", [router, blocking_router])
+@pytest.mark.parametrize("how", LOST)
+@pytest.mark.parametrize(("side_effect", "declared"), DECLARED[1:])
+def test_83_strands_a_lost_answer_that_a_tool_hands_on_is_in_doubt(
+    ledger: Ledger, how: str, side_effect: str, declared: Any, through: Any
+) -> None:
+    terms = {"side_effect": side_effect, **declared}
+    assert strand(ledger, how, terms, through).stop_reason == "interrupt"
+    assert (paid(), [one.status for one in ledger.effects()]) == (1, ["in_doubt"])
+
+
+def test_83_strands_an_error_of_the_server_that_a_tool_hands_on_is_the_tools(ledger: Ledger) -> None:
+    strand(ledger, "refuses", {"side_effect": "payment", "failed_on": ToolError}, router)
+    assert (paid(), [one.status for one in ledger.effects()]) == (1, ["failed"])
+
+
+def test_83_strands_what_a_tool_makes_of_a_lost_answer_itself_is_its_word(ledger: Ledger) -> None:
+    def asking(client: MCPClient) -> Any:
+        @strands_tool
+        async def charge(amount: int) -> str:
+            """Charges, and looks whether it happened where the answer is lost."""
+            await client.call_tool_async("x", "charge", {"amount": amount})
+            return f"paid {paid()}x"
+
+        return charge
+
+    assert strand(ledger, "dies", {"side_effect": "payment"}, asking).stop_reason == "end_turn"
+    assert (paid(), [one.status for one in ledger.effects()]) == (1, ["succeeded"])

@@ -28,7 +28,8 @@ from google.adk.tools.google_search_tool import google_search
 from google.adk.tools.long_running_tool import LongRunningFunctionTool
 from google.adk.tools.mcp_tool.mcp_session_manager import StdioConnectionParams
 from google.adk.tools.mcp_tool.mcp_toolset import McpToolset
-from google.adk.workflow import START, FunctionNode, Workflow
+from google.adk.tools.transfer_to_agent_tool import TransferToAgentTool
+from google.adk.workflow import START, FunctionNode, JoinNode, Workflow
 from google.genai import types
 from mcp import StdioServerParameters, stdio_client
 from strands import Agent, tool
@@ -417,6 +418,115 @@ def test_88_other_plugins_of_adk_are_refused_beside_one_of_ours(ledger: Ledger) 
     give_own(ledger)
     with instrument(ledger, strict=True, allow=OTHERS):
         assert "other" in str(refusal_of(runs(app_of(adk_agent(charge), Other(name="other")))))
+    assert times() == 0
+
+
+class OwnNode(Workflow):
+    async def _run_impl(self, *, ctx: Any, node_input: Any) -> AsyncIterator[Any]:
+        done.append("paid")
+        async for event in super()._run_impl(ctx=ctx, node_input=node_input):
+            yield event
+
+
+class OwnJoin(JoinNode):
+    async def _run_impl(self, *, ctx: Any, node_input: Any) -> AsyncIterator[Any]:
+        done.append("paid")
+        async for event in super()._run_impl(ctx=ctx, node_input=node_input):
+            yield event
+
+
+class OwnImpl(LlmAgent):
+    async def _run_impl(self, **words: Any) -> AsyncIterator[Any]:
+        done.append("paid")
+        async for event in super()._run_impl(**words):
+            yield event
+
+
+class OwnRun(LlmAgent):
+    async def run_async(self, parent_context: Any) -> AsyncIterator[Any]:
+        done.append("paid")
+        async for event in super().run_async(parent_context):
+            yield event
+
+
+def scripted(kind: Any, **words: Any) -> LlmAgent:
+    made: LlmAgent = kind(name="own", model=ScriptedLlm(model="s", turns=[[types.Part(text="done")]]), **words)
+    return made
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        lambda: scripted(OwnImpl),
+        lambda: scripted(OwnRun),
+        lambda: OwnNode(name="own", edges=[(START, scripted(LlmAgent, mode="single_turn"))]),
+        lambda: Workflow(name="flow", edges=[(START, OwnJoin(name="own"))]),
+    ],
+)
+def test_88_kinds_of_adk_s_agents_and_nodes_that_run_in_a_way_of_their_own_are_refused(
+    ledger: Ledger, root: Callable[[], Any]
+) -> None:
+    with instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        assert "own" in str(refusal_of(adk(root)))
+    assert times() == 0
+
+
+def test_88_a_tool_of_the_program_s_that_is_a_kind_of_one_inside_the_app_is_guarded(ledger: Ledger) -> None:
+    class Paying(TransferToAgentTool):
+        async def run_async(self, *, args: dict[str, Any], tool_context: Any) -> Any:
+            done.append("paid")
+            return await super().run_async(args=args, tool_context=tool_context)
+
+    turns = [[called("transfer_to_agent", "c1", agent_name="other")], [types.Part(text="done")]]
+    root = adk_agent(Paying(agent_names=["other"]), turns=turns, sub_agents=[adk_agent(name="other", turns=turns[1:])])
+    with instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        runs(app_of(root))()
+        (effect,) = ledger.effects()
+    assert (effect.tool, times()) == ("transfer_to_agent", 1)
+
+
+class OwnAgent(Agent):
+    async def stream_async(self, *args: Any, **words: Any) -> AsyncIterator[Any]:
+        done.append("paid")
+        async for event in super().stream_async(*args, **words):
+            yield event
+
+
+@tool
+def paying_hook(event: Any) -> str:
+    """Pays."""
+    done.append("paid")
+    return "paid"
+
+
+def own_node(multi: str) -> None:
+    own = OwnAgent(model=ScriptedModel([[{"text": "done"}]]), callback_handler=None, name="own")
+    if multi == "swarm":
+        Swarm([own])("go")
+        return
+    graph = GraphBuilder()
+    graph.add_node(own, "own")
+    graph.build()("go")
+
+
+def tool_as_hook(hook: Any) -> None:
+    agent = strands_agent(turns=[[{"text": "done"}]])
+    agent.add_hook(hook, BeforeModelCallEvent)
+    agent("go")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda: tool_as_hook(paying_hook),
+        lambda: tool_as_hook(paying_hook.__call__),
+        lambda: own_node("graph"),
+        lambda: own_node("swarm"),
+    ],
+)
+def test_88_code_of_the_program_s_in_an_object_of_strands_is_refused(ledger: Ledger, work: Callable[[], Any]) -> None:
+    with instrument(ledger, strict=True, allow=OTHERS), ledger.in_run("order-1"):
+        refusal_of(work)
     assert times() == 0
 
 

@@ -16,13 +16,10 @@ invocation, the same tool with the same arguments is the same call.
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
-from types import MethodType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from google.adk.agents.callback_context import CallbackContext
 from google.adk.agents.invocation_context import InvocationContext
@@ -44,9 +41,10 @@ from google.genai import types
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.adk_pauses import NAME, Question, let_resumed_calls_ask, open_questions, own_answer
-from indelible.integrations.adk_ways import FRAMEWORK, WatchingPlugin
+from indelible.integrations.adk_sent import AtTool, mcp_tool, noting
+from indelible.integrations.adk_ways import FRAMEWORK, WatchingPlugin, is_adks
 from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
-from indelible.integrations.injected import name_beside, recorded
+from indelible.integrations.injected import holds_secret, name_beside, recorded
 from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.models import shown_of
 from indelible.integrations.results import ToolAsked as ToolAsked
@@ -65,7 +63,7 @@ from indelible.integrations.terms import (
     question_of,
 )
 from indelible.integrations.ways import Watch
-from indelible.tool import bound
+from indelible.tool import bound, holds_mark
 
 RunOf = Callable[[ToolContext], str]
 _INSIDE = (TransferToAgentTool, SetModelResponseTool, _TaskAgentTool)  # these do nothing outside of the app
@@ -74,18 +72,6 @@ _ASKS = {"requested_tool_confirmations", "requested_auth_configs"}
 _turn: ContextVar[tuple[Turn, str] | None] = ContextVar("indelible_turn", default=None)
 # The run and the turn of the call around us, if that is of an `AgentTool`: ADK forgets the session inside of it.
 _around: ContextVar[tuple[str, str | None] | None] = ContextVar("indelible_around", default=None)
-
-
-@dataclass(eq=False, slots=True)
-class _Sent:
-    """One call to an MCP server: whether ADK began it, and what was raised instead of the server's answer."""
-
-    tool: BaseTool
-    is_begun: bool = False
-    lost: Exception | None = None
-
-
-_sent: ContextVar[_Sent | None] = ContextVar("indelible_adk_sent", default=None)
 
 
 class Answer(NamedTuple):
@@ -150,7 +136,7 @@ class LedgerPlugin(WatchingPlugin):
             self._watch.note(FRAMEWORK, "agents as tools", [tool.name])
         if inspect.isasyncgenfunction(getattr(tool, "func", None)):
             raise BadCall(f"{tool.name}: streams while it runs, so no ledger can tell when it is done; leave it out")
-        if not isinstance(tool, _INSIDE):
+        if not _is_inside(tool):
             _Gate.stand_at(tool)
         return None
 
@@ -264,32 +250,7 @@ def run_of(session: Session) -> str:
     return "/".join(name.replace("%", "%25").replace("/", "%2F") for name in names)
 
 
-class _AtTool:
-    """Stands at a tool in the place of one of its methods. ADK copies tools with all that is put at them.
-
-    So what stands at a copy may have been put at another tool, which has another name: the copy gets its own.
-    """
-
-    method: ClassVar[str]
-
-    def __init__(self, tool: BaseTool) -> None:
-        self._tool = tool
-        plain: Any = getattr(tool, self.method)
-        of = tool
-        while isinstance(plain, _AtTool):
-            plain, of = plain._plain, plain._tool
-        is_bound = inspect.ismethod(plain) and plain.__self__ is of
-        self._plain: Callable[..., Awaitable[Any]] = MethodType(plain.__func__, tool) if is_bound else plain
-
-    @classmethod
-    def stand_at(cls, tool: BaseTool) -> None:
-        """Put one at this very tool, unless it is there."""
-        current = vars(tool).get(cls.method)
-        if not isinstance(current, cls) or current._tool is not tool:
-            vars(tool)[cls.method] = cls(tool)
-
-
-class _Gate(_AtTool):
+class _Gate(AtTool):
     """Stands at a tool: the plugin of the app that calls it lets calls through; an app without one calls the tool."""
 
     method = "run_async"
@@ -299,23 +260,6 @@ class _Gate(_AtTool):
         if not isinstance(plugin, LedgerPlugin):
             return await self._plain(args=args, tool_context=tool_context)
         return await plugin.walk(self._tool, args, tool_context, self._plain)
-
-
-class _Noting(_AtTool):
-    """Stands where an MCP tool calls its server, and notes what is raised there: ADK makes results of it."""
-
-    method = "_run_async_impl"
-
-    async def __call__(self, **words: Any) -> Any:
-        sent = _sent.get()
-        if sent is None or sent.tool is not self._tool:
-            return await self._plain(**words)
-        sent.is_begun, sent.lost = True, None
-        try:
-            return await self._plain(**words)
-        except Exception as lost:
-            sent.lost = lost
-            raise
 
 
 class _Entry(Entry):
@@ -342,7 +286,7 @@ class _Entry(Entry):
         self._halt: NodeInterruptedError | None = None
         self._is_asking = False
         self._told: Any = None
-        """What ADK made of an error that an MCP server reported, or of a lost answer."""
+        """What ADK made of an error, or of a lost answer."""
 
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments."""
@@ -357,16 +301,15 @@ class _Entry(Entry):
             if self._is_asking:
                 raise paused_by(ToolAsked("it asked for a confirmation or for credentials"), effect, self.words)
         done = self._context.actions.model_dump(mode="json", exclude_defaults=True, exclude=_ASKS)
-        return {"gave": as_json(result), "actions": done}
+        written = {name: one for name, one in done.pop("state_delta", {}).items() if not _is_hidden(name, one)}
+        return {"gave": as_json(result), "actions": done | ({"state_delta": written} if written else {})}
 
     async def _entered(self, args: dict[str, Any], effect: RunningEffect) -> Any:
         """Enter the tool. An agent or a node inside of it may pause, and goes on where it stopped."""
         is_forgotten = isinstance(self._tool, AgentTool) and type(self._tool).run_async is AgentTool.run_async
         token = _around.set((effect.effect.run_id, self.call.turn) if is_forgotten else _around.get())
         try:
-            if isinstance(self._tool, _mcp_tool()):
-                return await self._sent(args, effect)
-            return await self._run(args=args, tool_context=self._context)
+            return await self._sent(args, effect)
         except NodeInterruptedError as halt:
             self._halt = halt
             if isinstance(self._tool, (AgentTool, NodeTool)):  # its calls are guarded one by one
@@ -376,45 +319,47 @@ class _Entry(Entry):
             _around.reset(token)
 
     async def _sent(self, args: dict[str, Any], effect: RunningEffect) -> Any:
-        """Enter a tool of an MCP server. Only an error that the server reports is the tool's; a lost answer is none."""
-        _Noting.stand_at(self._tool)
-        sent, self._told = _Sent(self._tool), None
-        token = _sent.set(sent)
-        try:
-            result = await self._run(args=args, tool_context=self._context)
-        except Exception as error:
-            if sent.lost is error:
-                raise_doubt(error, effect)
-            raise
-        finally:
-            _sent.reset(token)
-        if sent.lost is not None:
-            self._told = result
-            raise_doubt(sent.lost, effect)
-            raise sent.lost
-        if isinstance(result, dict) and result.get("isError") is True:
-            self._told = result
-            raise ToolError(_text_in(result))
-        if not sent.is_begun and self._is_unsent(result):
-            raise NothingHappened(str(result["error"]))
-        return result
+        """Enter the tool, and judge a result that ADK made of an error by that error; a lost answer is not the tool's.
 
-    def _is_unsent(self, result: Any) -> bool:
-        """Say whether ADK made this result of an error before the server was called. A rejection is a result."""
+        What asks a person or tells of a rejection is a result.
+        """
+        self._told = None
+        with noting(self._tool) as sent:
+            try:
+                result = await self._run(args=args, tool_context=self._context)
+            except Exception as error:
+                if sent.lost is error:
+                    raise_doubt(error, effect)
+                raise
         answered = self._context.tool_confirmation
-        is_rejected = answered is not None and not answered.confirmed
-        is_adks = type(self._tool).run_async is _mcp_tool().run_async
-        return isinstance(result, dict) and set(result) == {"error"} and is_adks and not (self._asks() or is_rejected)
+        if self._asks() or (answered is not None and not answered.confirmed):
+            return result
+        made_of = sent.error_in(result)
+        if made_of is None:
+            return result
+        self._told = result
+        if made_of is sent.lost:
+            raise_doubt(made_of, effect)
+        raise made_of
 
     def _asks(self) -> bool:
         call_id, actions = self._context.function_call_id, self._context.actions
         return call_id in actions.requested_tool_confirmations or call_id in actions.requested_auth_configs
 
+    def _heard(self, recorded: Any) -> Any:
+        """Leave out what is not to be done again: all that this process did, and what has parts that are redacted."""
+        if _is_ours(recorded):
+            actions = {} if self._live else dict(recorded["actions"])
+            written = actions.pop("state_delta", {}).items()
+            kept = {name: one for name, one in written if not holds_mark([name, one])}
+            recorded = {**recorded, "actions": {**actions, "state_delta": kept}}
+        return super()._heard(recorded)
+
     def given(self, recorded: Any) -> Any:
         """Return what the tool returned, and do again what it did to the session, now or when it ran."""
         if self._live:
             return self._live[0]
-        if not isinstance(recorded, Mapping) or set(recorded) != {"gave", "actions"}:
+        if not _is_ours(recorded):
             return self._noted(plain(recorded))  # another framework recorded it, or a person settled it by hand
         done = EventActions.model_validate(recorded["actions"])
         for name in done.model_fields_set:
@@ -440,7 +385,7 @@ class _Entry(Entry):
         match refusal:
             case EffectFailed() if self._told is not None:
                 return self._told
-            case EffectFailed() if refusal is error and isinstance(self._tool, _mcp_tool()):
+            case EffectFailed() if refusal is error and isinstance(self._tool, mcp_tool()):
                 return {"error": text}  # as ADK tells errors of MCP tools
             case EffectFailed() if refusal is error:
                 raise ToolFailed(text) from refusal
@@ -460,15 +405,10 @@ class _Entry(Entry):
         return {"error": text}
 
 
-def _mcp_tool() -> Any:
-    """Return ADK's class of MCP tools, for `isinstance`; without the package `mcp` there is none."""
-    return getattr(sys.modules.get("google.adk.tools.mcp_tool.mcp_tool"), "McpTool", ())
-
-
-def _text_in(result: Mapping[str, Any]) -> str:
-    """Return what an MCP server says of an error, as ADK hands its result on."""
-    said = [one.get("text") for one in result.get("content") or () if isinstance(one, Mapping)]
-    return " ".join(one for one in said if isinstance(one, str)).strip() or "the tool failed"
+def _is_inside(tool: BaseTool) -> bool:
+    """Say whether a tool does nothing outside of the app: all of it is ADK's own code."""
+    enters = type(tool).run_async
+    return isinstance(tool, _INSIDE) and is_adks(enters) and is_adks(getattr(tool, "func", enters))
 
 
 def _context_name(tool: BaseTool) -> str | None:
@@ -487,10 +427,21 @@ def _state_of(context: ToolContext) -> dict[str, Any]:
     """Return the session's state, without what ADK keeps there for itself, as credentials that a tool asked for."""
     state: dict[str, Any] = context.state.to_dict()
     return {
-        name: value
-        for name, value in state.items()
-        if not name.removeprefix("temp:").startswith("_adk") and not isinstance(value, AuthCredential)
+        name: value for name, value in state.items() if not _is_reserved(name) and not isinstance(value, AuthCredential)
     }
+
+
+def _is_reserved(name: str) -> bool:
+    return name.removeprefix("temp:").startswith("_adk")
+
+
+def _is_hidden(name: str, written: Any) -> bool:
+    """Say whether what a tool wrote to the state is not recorded: ADK's own fields, and what has a secret in it."""
+    return _is_reserved(name) or holds_secret(name, written)
+
+
+def _is_ours(recorded: Any) -> bool:
+    return isinstance(recorded, Mapping) and set(recorded) == {"gave", "actions"}
 
 
 def _signature(tool: BaseTool) -> inspect.Signature | None:

@@ -27,7 +27,12 @@ from indelible.integrations.ways import Watch, module_of
 
 FRAMEWORK = "Google ADK"
 _WATCHING = f"{NAME}.watching"
-_KNOWN_RUNS = {kind._run_async_impl for kind in (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent)}
+_KNOWN = (LlmAgent, SequentialAgent, ParallelAgent, LoopAgent, Workflow, _ParallelWorker, _ToolNode, JoinNode)
+_ENTERED = (
+    *("run", "_run_impl", "run_async", "run_live"),
+    *("_run_with_lifecycle", "_run_async_impl", "_run_live_impl"),
+)
+"""The methods by which ADK enters agents and nodes."""
 _CALLBACKS = (
     *("before_agent_callback", "after_agent_callback", "before_model_callback", "after_model_callback"),
     *("on_model_error_callback", "before_tool_callback", "after_tool_callback", "on_tool_error_callback"),
@@ -63,7 +68,7 @@ def _note_app(watch: Watch, context: InvocationContext) -> None:
     if context.live_request_queue is not None:
         watch.note(FRAMEWORK, "live runs", [context.app_name])
     plugins = context.plugin_manager.plugins
-    others = [one for one in plugins if one.name not in (NAME, _WATCHING) and not _is_adks(type(one))]
+    others = [one for one in plugins if one.name not in (NAME, _WATCHING) and not is_adks(type(one))]
     watch.note(FRAMEWORK, "callbacks", [one.name for one in others])
     if context.agent is not None:
         note_node(watch, getattr(context.agent, "root_agent", context.agent))
@@ -84,6 +89,8 @@ def _found_in(node: Any, done: list[BaseNode]) -> Iterator[tuple[str, str]]:
     if any(node is one for one in done):
         return
     done.append(node)
+    if node is not START and node.name != START.name and not _is_known(node):
+        yield "custom, remote and managed agents" if isinstance(node, BaseAgent) else "workflow nodes", node.name
     match node:
         case BaseAgent():
             yield from _found_in_agent(node, done)
@@ -92,31 +99,32 @@ def _found_in(node: Any, done: list[BaseNode]) -> Iterator[tuple[str, str]]:
                 yield from _found_in(inner, done)
         case _ParallelWorker():
             yield from _found_in(node._node, done)
-        case _ToolNode() | JoinNode():
-            return
-        case _ if node is START or node.name == START.name:
-            return
         case _:
-            yield "workflow nodes", node.name
+            return
 
 
 def _found_in_agent(agent: BaseAgent, done: list[BaseNode]) -> Iterator[tuple[str, str]]:
-    if type(agent)._run_async_impl not in _KNOWN_RUNS:
-        yield "custom, remote and managed agents", agent.name
     executor = getattr(agent, "code_executor", None)
     if executor is not None and not isinstance(executor, BuiltInCodeExecutor):
         yield "code executors", type(executor).__name__
     for field in _CALLBACKS:
         for callback in _listed(getattr(agent, field, None)):
-            if not _is_adks(callback):
+            if not is_adks(callback):
                 yield "callbacks", str(getattr(callback, "__name__", type(callback).__name__))
     for inner in agent.sub_agents:
         yield from _found_in(inner, done)
+
+
+def _is_known(node: Any) -> bool:
+    """Say whether ADK itself runs an agent or a node: no method by which it is entered is the program's own."""
+    entered = [getattr(type(node), name, None) for name in _ENTERED]
+    return isinstance(node, _KNOWN) and all(is_adks(one) for one in entered if one is not None)
 
 
 def _listed(value: Any) -> Iterable[Any]:
     return () if value is None else value if isinstance(value, list) else [value]
 
 
-def _is_adks(code: Any) -> bool:
+def is_adks(code: Any) -> bool:
+    """Say whether code was written by ADK."""
     return module_of(code).startswith("google.adk.")

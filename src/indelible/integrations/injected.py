@@ -50,6 +50,23 @@ def recorded(values: Mapping[str, Any], unbound: Iterable[str] = (), opaque: tup
     return {name: _fields(value, name, left_out, opaque) for name, value in values.items()}
 
 
+def holds_secret(name: str, value: Any) -> bool:
+    """Say whether a JSON value is a secret by its name, or has one inside, at any depth."""
+    match value:
+        case dict():
+            inside: Iterable[tuple[str, Any]] = value.items()
+        case list():
+            inside = [("", one) for one in value]
+        case _:
+            inside = ()
+    return _is_secret(name, value) or any(holds_secret(one, item) for one, item in inside)
+
+
+def _is_secret(name: str, value: Any) -> bool:
+    is_count = name.lower().endswith("tokens") and isinstance(value, int)
+    return _SECRET.search(name) is not None and not is_count
+
+
 def name_beside(parameters: Any, name: str) -> str:
     """Return a name for what a tool gets beside its parameters, which none of them has.
 
@@ -208,8 +225,7 @@ class _Reader:
 
     def named(self, name: str, value: Any) -> Any:
         """Return a value as JSON, or its type if its name is that of a secret. A number of tokens is none."""
-        is_count = name.lower().endswith("tokens") and isinstance(value, int)
-        return _not_shown(value) if _SECRET.search(name) and not is_count else self._item(value)
+        return _not_shown(value) if _is_secret(name, value) else self._item(value)
 
     def _item(self, value: Any) -> Any:
         self._left -= 1  # objects that point at each other have very many ways through them

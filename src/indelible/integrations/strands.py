@@ -52,6 +52,7 @@ from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.models import shown_of
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import text_in
+from indelible.integrations.strands_lost import hear_clients, noting_lost
 from indelible.integrations.strands_ways import note_agent, note_model
 from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
@@ -104,6 +105,7 @@ class LedgerPlugin(Plugin):
         **usual: Any,
     ) -> None:
         super().__init__()
+        hear_clients()
         self._watch = watch or Watch(strict, tuple(allow))
         self._ledger = ledger.awaited
         self._run = run
@@ -220,7 +222,7 @@ class LedgerPlugin(Plugin):
         if isinstance(context.tool, _AgentAsTool):
             self.guard(context.tool.agent)
         try:
-            words = self._terms.at_once(context.tool_use["name"])
+            words = self._terms.at_once(context.tool.tool_name, context.tool_use["name"])
             entry = _Entry(context, next_fn, self._call(context), words, partial(self._supplied, context))
         except (_Misfit, NameTaken) as wrong:
             yield _result(context, "error", [{"text": str(wrong)}], wrong)
@@ -245,7 +247,7 @@ class LedgerPlugin(Plugin):
         use, tool = context.tool_use, context.tool
         assert tool is not None, "unknown tools do not come this far"
         named = Named(
-            tool=use["name"],
+            tool=tool.tool_name,  # a hook may have put it in the place of the tool that was called
             injected=self._supplied(context),
             args=_validated(tool, use["input"]),
             run_id=self._run_of(context),
@@ -259,9 +261,10 @@ class LedgerPlugin(Plugin):
 
     def _supplied(self, context: ExecuteToolContext) -> dict[str, Any]:
         """Return what the agent gives the tool beside the model's arguments now, as it is recorded."""
-        beside = _context_name(context.tool)
+        tool: Any = context.tool
+        beside = _context_name(tool)
         supplied = {"invocation_state": _given(context), "state": _state_of(context.agent)}
-        return {} if beside is None else {beside: recorded(supplied, self._terms.unbound(context.tool_use["name"]))}
+        return {} if beside is None else {beside: recorded(supplied, self._terms.unbound(tool.tool_name))}
 
     def _run_of(self, context: Any) -> str:
         if self._run is not None:
@@ -301,7 +304,7 @@ class _Entry(Entry):
         """Enter the tool with the recorded arguments."""
         self.check_injected(effect, supplies=self._supplies)
         known = {name: value for name, value in effect.args.items() if name not in self.call.injected}
-        with self.running(effect):
+        with self.running(effect), noting_lost() as lost:
             tool: Any = self.context.tool
             gives = tool._metadata.validate_input if _validates(tool) else None
             said = self.handed_over(known, self.context.tool_use["input"], partial(_validated, tool), gives)
@@ -317,7 +320,7 @@ class _Entry(Entry):
                 raise MayHaveHappened("the tool was entered, and no result came of it")
             if self._live.tool_result["status"] == "error":
                 error = self._live.exception or ToolError(_text_of(self._live))
-                if not _is_the_tools(self._live, self.context.tool):
+                if lost:
                     raise_doubt(error, effect)
                 raise error
         return {"gave": _kept(self._live.tool_result["content"])}
@@ -380,21 +383,10 @@ def _result(context: ExecuteToolContext, status: Any, content: Any, error: Excep
     return ToolResultEvent({"toolUseId": use_id, "status": status, "content": content}, exception=error)
 
 
-def _is_the_tools(event: ToolResultEvent, tool: Any) -> bool:
-    """Say whether the tool itself told this error. Of MCP servers, that is one which the server reports.
-
-    The SDK makes results of lost answers, without `isError`. With tasks, its results have `isError` as well.
-    """
-    if not isinstance(tool, MCPAgentTool):
-        return True
-    said: Any = event.tool_result
-    return said.get("isError") is True and not said.get("cancelled") and not tool.mcp_client._is_tasks_enabled()
-
-
 def _is_inside(tool: Any) -> bool:
     """Say whether a tool does nothing outside: it makes the structured output, or hands over in a swarm."""
-    made_by = module_of(getattr(tool, "_tool_func", None))
-    return isinstance(tool, StructuredOutputTool) or made_by == "strands.multiagent.swarm"
+    is_output = isinstance(tool, StructuredOutputTool) and type(tool).stream is StructuredOutputTool.stream
+    return is_output or module_of(getattr(tool, "_tool_func", None)) == "strands.multiagent.swarm"
 
 
 def _context_name(tool: Any) -> str | None:

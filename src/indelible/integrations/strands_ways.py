@@ -36,10 +36,14 @@ def note_model(watch: Watch, model: Any) -> None:
     watch.note(FRAMEWORK, "hosted tools", hosted_in(model.get_config()))
 
 
-def note_graph(watch: Watch, graph: Graph) -> None:
-    """Note the nodes of a graph that are no agents, graphs or swarms of the SDK."""
-    others = [one.node_id for one in graph.nodes.values() if not isinstance(one.executor, (Agent, Graph, Swarm))]
+def note_graph(watch: Watch, graph: Graph | Swarm) -> None:
+    """Note the nodes of a graph or a swarm that the SDK does not run in its own way."""
+    others = [one.node_id for one in graph.nodes.values() if not _is_known(one.executor)]
     watch.note(FRAMEWORK, "custom and remote nodes of graphs", others)
+
+
+def _is_known(node: Any) -> bool:
+    return isinstance(node, (Agent, Graph, Swarm)) and module_of(type(node).stream_async).startswith(_OURS)
 
 
 def _code_of(agent: Any) -> Iterator[str]:

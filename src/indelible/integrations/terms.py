@@ -40,6 +40,7 @@ from indelible.tool import (
     check_places,
     check_tool_name,
     check_words,
+    demanded,
     encode,
     identity_of,
     lasting_text,
@@ -217,9 +218,15 @@ class Terms:
         """Gives the words by which a ledger treats a call of this tool."""
         return {word: value for word, value in self._of(tool).items() if word in _OPTIONS}
 
-    def at_once(self, tool: str) -> dict[str, Any]:
-        """Gives the same words for an agent that is paused, and not kept waiting, while a person has to decide."""
-        return {"wait": False, **self.options(tool)}
+    def at_once(self, tool: str, called: str | None = None) -> dict[str, Any]:
+        """Gives the same words for an agent that is paused, and not kept waiting, while a person has to decide.
+
+        Args:
+            tool: The tool that is entered.
+            called: The tool that the model called: what its terms demand holds, too. Default: the same one.
+        """
+        words = self.options(tool)
+        return {"wait": False, **(words if called in (None, tool) else demanded(words, self.options(str(called))))}
 
     def own(self, tool: str) -> dict[str, Any]:
         """Gives the words that were said of this tool by its name, and not those that hold for every tool."""

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 from indelible.errors import BadCall
 
 _LOG = logging.getLogger("indelible.integrations")
+_HELD = ("func", "_tool_func", "coroutine", "__wrapped__")
+"""Where objects of frameworks keep a function that they stand around."""
 
 
 class Way(NamedTuple):
@@ -166,13 +168,29 @@ def unguarded_ways(framework: str) -> tuple[str, ...]:
 def module_of(code: Any) -> str:
     """Return the module that a function, a method, a class or the class of an object was written in.
 
-    `__module__` and `__wrapped__` of a function are not asked: `functools.wraps` copies them from another one.
+    A method of a framework may be bound to an object of the program, and an object of a framework may stand around a
+    function of the program. Then it is the program's module. `__module__` and `__wrapped__` of a function are not
+    asked: `functools.wraps` copies them from another one.
     """
+    outer, *inner = _modules_of(code, [])
+    known = (outer.partition(".")[0], "indelible")
+    return next((one for one in inner if one.partition(".")[0] not in known), outer)
+
+
+def _modules_of(code: Any, done: list[Any]) -> list[str]:
+    """Return the module of some code, and of what it is bound to or stands around."""
+    if any(code is one for one in done):
+        return []
+    done.append(code)
     if isinstance(code, MethodType):
-        return module_of(code.__func__)
+        own = module_of(code.__func__)
+        return [own, *(() if own.startswith("indelible.") else _modules_of(code.__self__, done))]
     if isinstance(code, FunctionType):
-        return str(code.__globals__.get("__name__"))
-    return str((code if isinstance(code, (type, BuiltinFunctionType)) else type(code)).__module__)
+        return [str(code.__globals__.get("__name__"))]
+    if isinstance(code, (type, BuiltinFunctionType)):
+        return [str(code.__module__)]
+    held = [one for name in _HELD if callable(one := getattr(code, "__dict__", {}).get(name))]
+    return [str(type(code).__module__), *(module for one in held for module in _modules_of(one, done))]
 
 
 class Watch:

@@ -25,6 +25,7 @@ from indelible.core.effects.tightening import (
     IDENTITY,
     OPTIONS,
     Demand,
+    demanded,
     handling_for,
     identified_by,
     occurring,
@@ -188,3 +189,19 @@ def test_a_call_names_no_other_resource_than_its_tool() -> None:
 def test_a_call_names_no_other_identity_than_its_tool(words: Any) -> None:
     with pytest.raises(BadCall):
         identified_by(call(**words), {"key": ["order"], "scope": "a", "varies": ["memo"]})
+
+
+@pytest.mark.parametrize(
+    ("said", "others", "both"),
+    [
+        ({"side_effect": "read"}, {"side_effect": "payment"}, {"side_effect": "payment"}),
+        ({"side_effect": "payment"}, {"side_effect": "read"}, {"side_effect": "payment"}),
+        ({}, {"side_effect": "read", "approval": "required"}, {"approval": "required"}),
+        ({"approval": "none"}, {"approval": "required"}, {"approval": "required"}),
+        ({"timeout": 1}, {"timeout": 2, "lease": 3, "approval": None}, {"timeout": 1}),
+    ],
+)
+def test_39_a_tool_in_the_place_of_a_called_one_is_held_to_what_either_demands(
+    said: Any, others: Any, both: Any
+) -> None:
+    assert demanded(said, others) == both

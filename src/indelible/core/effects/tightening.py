@@ -138,6 +138,23 @@ def strictest_word(word: str, *said: Any) -> Any:
     return _strictest(rule, *(each for each in said if each is not None))
 
 
+def demanded(said: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the words about a tool that is entered, with what the words about the tool that was called demand.
+
+    Where the first ones say nothing, a default holds. Only the strongest word is sure to be no weaker than that.
+    """
+    words = dict(said)
+    for word, rule in OPTIONS.items():
+        other = others.get(word)
+        if not isinstance(rule, Demand) or other is None:
+            continue
+        if said.get(word) is not None:
+            words[word] = _strictest(rule, said[word], other)
+        elif other == rule.order[-1]:
+            words[word] = other
+    return words
+
+
 def _strictest(rule: Demand, *values: Any) -> Any:
     return max(values, key=rule.order.index)
 

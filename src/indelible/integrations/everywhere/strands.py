@@ -14,6 +14,7 @@ from strands.hooks import AfterToolsEvent, BeforeInvocationEvent
 from strands.middleware import ExecuteToolStage, InvokeModelStage
 from strands.middleware._registry import MiddlewareRegistry
 from strands.multiagent.graph import Graph
+from strands.multiagent.swarm import Swarm
 
 from indelible.integrations.everywhere.reach import (
     Around,
@@ -31,7 +32,8 @@ from indelible.integrations.strands_ways import FRAMEWORK, note_agent, note_grap
 def reach(around: Around) -> Undo:
     """Stand where the SDK enters tools, inside of all middleware, and look on where it asks models."""
     own = _Everywhere(around.ledger, run=_run_of, terms=around.terms, watch=around.watch, **around.usual)
-    invoke, begin, stream, start = MiddlewareRegistry.invoke, Agent.stream_async, Graph.stream_async, BidiAgent.start
+    invoke, begin, start = MiddlewareRegistry.invoke, Agent.stream_async, BidiAgent.start
+    stream, swarm = Graph.stream_async, Swarm.stream_async
 
     @functools.wraps(invoke)
     def invoked(self: MiddlewareRegistry, stage: Any, context: Any, terminal: Any) -> Any:
@@ -66,6 +68,11 @@ def reach(around: Around) -> Undo:
         note_graph(around.watch, self)
         return stream(self, *args, **words)
 
+    @functools.wraps(swarm)
+    def swarmed(self: Swarm, *args: Any, **words: Any) -> Any:
+        note_graph(around.watch, self)
+        return swarm(self, *args, **words)
+
     @functools.wraps(start)
     async def started(self: Any, *args: Any, **words: Any) -> Any:
         around.watch.note(FRAMEWORK, "bidirectional agents", [self.name])
@@ -75,6 +82,7 @@ def reach(around: Around) -> Undo:
         lambda: replaced(MiddlewareRegistry, "invoke", invoked, takes=("self", "stage", "context", "terminal")),
         lambda: replaced(Agent, "stream_async", begun, takes=("self", "prompt")),
         lambda: replaced(Graph, "stream_async", streamed, takes=("self", "task")),
+        lambda: replaced(Swarm, "stream_async", swarmed, takes=("self", "task")),
         lambda: replaced(BidiAgent, "start", started, takes=("self", "invocation_state")),
     )
 
@@ -116,7 +124,8 @@ class _Everywhere(LedgerPlugin):
 
     async def gate(self, context: Any, next_fn: Any) -> AsyncGenerator[Any, None]:
         """Run a tool call, replay it, interrupt the agent, or tell the model why not."""
-        is_plain = not self.is_on or is_behind(context.tool_use["name"], context.tool_use["toolUseId"], LedgerPlugin)
+        name = context.tool_use["name"] if context.tool is None else context.tool.tool_name
+        is_plain = not self.is_on or is_behind(name, context.tool_use["toolUseId"], LedgerPlugin)
         async for event in next_fn(context) if is_plain else super().gate(context, next_fn):
             yield event
 

@@ -1,0 +1,64 @@
+"""Answers of MCP servers that are lost: the SDK's client makes results of them, which a tool may hand on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+from strands.tools.mcp import MCPClient
+
+_lost: ContextVar[list[Any] | None] = ContextVar("indelible_strands_lost", default=None)
+
+
+@contextmanager
+def noting_lost() -> Iterator[list[Any]]:
+    """Note what the SDK makes of answers that are lost inside."""
+    found: list[Any] = []
+    token = _lost.set(found)
+    try:
+        yield found
+    finally:
+        _lost.reset(token)
+
+
+def hear_clients() -> None:
+    """Hear what the SDK's clients of MCP servers make results of, for all tools that call by them."""
+    if hasattr(MCPClient.call_tool_sync, "__wrapped__"):
+        return
+    plain, awaited = MCPClient.call_tool_sync, MCPClient.call_tool_async
+
+    @functools.wraps(plain)
+    def call_tool_sync(self: Any, *args: Any, **words: Any) -> Any:
+        result = None
+        try:
+            result = plain(self, *args, **words)
+        finally:
+            _note(self, result)
+        return result
+
+    @functools.wraps(awaited)
+    async def call_tool_async(self: Any, *args: Any, **words: Any) -> Any:
+        result = None
+        try:
+            result = await awaited(self, *args, **words)
+        finally:
+            _note(self, result)
+        return result
+
+    MCPClient.call_tool_sync, MCPClient.call_tool_async = call_tool_sync, call_tool_async
+
+
+def _note(client: Any, result: Any) -> None:
+    """Note a call without a result, or with an error that the server did not report.
+
+    The SDK makes results of lost answers, without `isError`. With tasks, its results have `isError` as well.
+    """
+    found = _lost.get()
+    is_error = result is None or result["status"] == "error"
+    if found is None or not is_error:
+        return
+    if result is None or not result.get("isError") or result.get("cancelled") or client._is_tasks_enabled():
+        found.append(result)
