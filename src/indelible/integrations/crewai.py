@@ -40,7 +40,7 @@ from pydantic import PrivateAttr
 
 from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall, current_effect
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
-from indelible.integrations.crewai_questions import QUESTION, People
+from indelible.integrations.crewai_questions import People
 from indelible.integrations.crewai_turns import recording
 from indelible.integrations.entries import Entry, doubt_of, raise_doubt
 from indelible.integrations.model_turns import MODEL_INVOKED
@@ -49,10 +49,12 @@ from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import (
+    QUESTION,
     SAID_TO_THE_MODEL,
     TURN,
     Named,
     OnError,
+    Question,
     Terms,
     checked_on_error,
     hash_of,
@@ -151,7 +153,7 @@ class LedgerTools:
                 raise NothingHappened(f"no answer: {type(error).__qualname__}") from error
 
         try:
-            return str(self._ledger.run(ToolCall(tool=QUESTION, args=args, run_id=self._run_id()), enter, **TURN))
+            return str(self._ledger.run(Question(args=args, run_id=self._run_id()), enter, **TURN))
         except NothingHappened as nothing:
             raise raised[0] if raised else nothing from None
 
