@@ -14,9 +14,11 @@ from indelible.core.effects.binding import Parameters as Parameters
 from indelible.core.effects.binding import as_read
 from indelible.core.effects.binding import bound as bound
 from indelible.core.effects.calls import MODEL_TURN as MODEL_TURN
+from indelible.core.effects.calls import QUESTION as QUESTION
 from indelible.core.effects.calls import IdentityWords as IdentityWords
 from indelible.core.effects.calls import ModelTurn as ModelTurn
 from indelible.core.effects.calls import Options, OptionWords, ToolCall
+from indelible.core.effects.calls import Question as Question
 from indelible.core.effects.calls import check_tool_name as check_tool_name
 from indelible.core.effects.calls import is_tool_name as is_tool_name
 from indelible.core.effects.from_arguments import check_words as check_words

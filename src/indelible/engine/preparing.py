@@ -18,12 +18,12 @@ from indelible.core.effects.calls import (
     COMPENSATION,
     DEFAULT_TENANT,
     HARMLESS,
-    MODEL_TURN,
+    OWN_RECORDS,
     CompensatingCall,
     Handling,
-    ModelTurn,
     Options,
     OptionWords,
+    OwnRecord,
     ToolCall,
     check_tool_name,
     placed,
@@ -147,7 +147,7 @@ class Preparing:
         if is_older:
             assert older is not None
             options = merged(older.options, options, None, tool_name)
-        ledger = replace(self._options, **_OF_TOOL_CALLS) if tool_name == MODEL_TURN else self._options
+        ledger = replace(self._options, **_OF_TOOL_CALLS) if tool_name in OWN_RECORDS else self._options
         if is_compensation(tool_name):  # its results are kept as its tool's are; it is about whom its effect is about
             redact = self._redact_of(tool_name.removesuffix(COMPENSATION))
             ledger = replace(ledger, redact=redact, subject=None)
@@ -213,7 +213,7 @@ class Preparing:
                 f"{call.tool}: the interpreter is shutting down and starts no thread, so no lease could be kept. Make "
                 "the call before the main thread ends: close what makes it there"
             )
-        if not isinstance(call, ModelTurn | CompensatingCall):
+        if not isinstance(call, OwnRecord | CompensatingCall):
             check_tool_name(call.tool)
         bound_by = _tool_that_bound(call)
         tool = None if is_bound else self._tools.get(call.tool)
@@ -378,7 +378,7 @@ def _starts_threads() -> bool:
 
 def _check_unmarked(call: ToolCall, args_json: bytes) -> None:
     """Refuse a call with marks among its arguments: its tool would run with them, not with what they stand for."""
-    if isinstance(call, ModelTurn) or b"redacted" not in args_json:
+    if isinstance(call, OwnRecord) or b"redacted" not in args_json:
         return
     if holds_mark(decode(args_json)):
         raise UnfitArguments(

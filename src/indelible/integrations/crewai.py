@@ -30,15 +30,17 @@ from typing import Any
 from crewai.llms.base_llm import BaseLLM
 from crewai.mcp.client import MCPClient
 from crewai.tools import BaseTool
+from crewai.tools.base_tool import Tool
 from crewai.tools.mcp_native_tool import MCPNativeTool
 from crewai.tools.mcp_tool_wrapper import MCPToolWrapper
+from crewai.tools.structured_tool import CrewStructuredTool
 from crewai.tools.tool_failure import ToolFailure, ToolFailurePolicy
 from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import PrivateAttr
 
 from indelible import AsyncLedger, Effect, Ledger, NothingHappened, RunningEffect, ToolCall, current_effect
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
-from indelible.integrations.crewai_questions import QUESTION, People
+from indelible.integrations.crewai_questions import People
 from indelible.integrations.crewai_turns import recording
 from indelible.integrations.entries import Entry, doubt_of, raise_doubt
 from indelible.integrations.model_turns import MODEL_INVOKED
@@ -47,10 +49,12 @@ from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import as_json
 from indelible.integrations.telling import heard_of, with_note
 from indelible.integrations.terms import (
+    QUESTION,
     SAID_TO_THE_MODEL,
     TURN,
     Named,
     OnError,
+    Question,
     Terms,
     checked_on_error,
     hash_of,
@@ -149,7 +153,7 @@ class LedgerTools:
                 raise NothingHappened(f"no answer: {type(error).__qualname__}") from error
 
         try:
-            return str(self._ledger.run(ToolCall(tool=QUESTION, args=args, run_id=self._run_id()), enter, **TURN))
+            return str(self._ledger.run(Question(args=args, run_id=self._run_id()), enter, **TURN))
         except NothingHappened as nothing:
             raise raised[0] if raised else nothing from None
 
@@ -159,14 +163,32 @@ class LedgerTools:
     def _run_id(self) -> str:
         return self._run if isinstance(self._run, str) else self._run()
 
-    def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
-        """Let a call in. Problems are returned, not raised: the crew repeats what raises, and goes on."""
+    def enter(self, tool: BaseTool, words: Mapping[str, Any], deed: str = "_run") -> Any:
+        """Let a call in. Problems are returned, not raised: the crew repeats what raises, and goes on.
+
+        Args:
+            tool: The tool.
+            words: The arguments of the call.
+            deed: The method of the tool that is entered; see `deed_of`.
+        """
         try:
-            taken = _taken(tool, words)
-            entry = _Entry(tool, taken, self._call(tool, taken), self._told, self._on_error)
-            return entry.walk(self._ledger, self._terms.at_once(name_of(tool)))
+            return self._entry(_Entry, tool, words, deed).walk(self._ledger, self._terms.at_once(name_of(tool)))
         except Exception as problem:  # arguments that are no JSON, a run or turn without a name, a store that is down
             return _stop(problem, tool.name)
+
+    async def enter_async(self, tool: BaseTool, words: Mapping[str, Any], deed: str) -> Any:
+        """Do as `enter` does. A coroutine function runs in the loop of its caller, any other deed in a thread."""
+        if not inspect.iscoroutinefunction(getattr(tool, deed)):
+            return await asyncio.to_thread(self.enter, tool, words, deed)
+        try:
+            entry = self._entry(_AwaitedEntry, tool, words, deed)
+            return await entry.walk_async(self._ledger.awaited, self._terms.at_once(name_of(tool)))
+        except Exception as problem:
+            return _stop(problem, tool.name)
+
+    def _entry(self, kind: type[_Entry], tool: BaseTool, words: Mapping[str, Any], deed: str) -> _Entry:
+        taken = _taken(tool, words)
+        return kind(tool, taken, self._call(tool, taken), self._told, self._on_error, deed)
 
     def _call(self, tool: BaseTool, taken: Mapping[str, Any]) -> ToolCall:
         args = _recorded(taken)
@@ -220,11 +242,44 @@ class LedgerTool(BaseTool):
         self.current_usage_count = self._inner.current_usage_count
         return limit
 
+    def run(self, *args: Any, **words: Any) -> Any:
+        """Enter the tool as CrewAI does that calls `run`, as for the function calls of a model."""
+        deed = deed_of(self._inner, "run")
+        given, limit = self._counted(args, words, deed)
+        if limit is not None:
+            return limit
+        with self._counting():
+            return self._gate.enter(self._inner, given, deed)
+
+    async def arun(self, *args: Any, **words: Any) -> Any:
+        """Enter the tool as CrewAI does that awaits `arun`. A tool that cannot be awaited runs in a thread."""
+        deed = deed_of(self._inner, "arun")
+        given, limit = self._counted(args, words, deed)
+        if limit is not None:
+            return limit
+        with self._counting():
+            return await self._gate.enter_async(self._inner, given, deed)
+
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Take over the uses that the tool counts by itself."""
+        yield
+        self.current_usage_count = self._inner.current_usage_count
+
+    def _counted(self, args: tuple[Any, ...], words: Mapping[str, Any], deed: str) -> tuple[Any, ToolFailure | None]:
+        """Return the arguments, and what comes of a limit. A tool that writes its own `run` counts by itself."""
+        given = self._validate_kwargs(named(self, args, words))
+        return given, None if deed in _ENTRANCES else self._claim_usage()
+
     def _run(self, **words: Any) -> Any:
         return self._gate.enter(self._inner, words)
 
-    async def _arun(self, **words: Any) -> Any:
-        return await asyncio.to_thread(self._run, **words)
+    def to_structured_tool(self) -> CrewStructuredTool:
+        """Return a structured tool that is awaited in a thread which knows the run."""
+        made = super().to_structured_tool()
+        known = _Structured(**{name: getattr(made, name) for name in CrewStructuredTool.model_fields})
+        known._original_tool = self
+        return known
 
     def format_output_for_agent(self, raw_result: Any) -> str:
         """Gives the text that the model reads: what the tool makes of its results, and refusals as they are."""
@@ -233,14 +288,66 @@ class LedgerTool(BaseTool):
         return str(self._inner.format_output_for_agent(raw_result))
 
 
+class _Structured(CrewStructuredTool):
+    """Is awaited with what surrounds the call: CrewAI's own loses the run when it changes the thread."""
+
+    async def ainvoke(self, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002 - CrewAI's word
+        """Invoke the tool."""
+        return await asyncio.to_thread(self.invoke, input, config, **words)
+
+
+_ENTRANCES = ("run", "arun")
+_DOING: ContextVar[BaseTool | None] = ContextVar("indelible_crewai_doing", default=None)
+"""The tool whose own `run` or `arun` is entered."""
+
+
+def deed_of(tool: BaseTool, entrance: str) -> str:
+    """Return the name of the method that does the deed when CrewAI enters the tool by `run` or by `arun`.
+
+    It is the one that the tool's class writes itself, or what CrewAI's own one calls.
+    """
+    if getattr(type(tool), entrance) not in (getattr(BaseTool, entrance), getattr(Tool, entrance)):
+        return entrance
+    return deed_behind(tool, entrance)
+
+
+def deed_behind(tool: BaseTool, entrance: str) -> str:
+    """Return the name of the method that CrewAI's own `run` or `arun` calls; a sync one for tools without any other."""
+    if entrance == "arun" and type(tool)._arun not in (BaseTool._arun, Tool._arun):
+        return "_arun"
+    return "func" if isinstance(tool, Tool) else "_run"
+
+
+@contextmanager
+def going_on(tool: BaseTool) -> Iterator[bool]:
+    """Say whether the tool's own `run` was entered, and goes on in that of CrewAI."""
+    is_it, token = _DOING.get() is tool, _DOING.set(None)
+    try:
+        yield is_it
+    finally:
+        _DOING.reset(token)
+
+
+def named(tool: BaseTool, args: tuple[Any, ...], words: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call by their names."""
+    return {**dict(zip(tool.args_schema.model_fields, args, strict=False)), **words}
+
+
 class _Entry(Entry):
     """One call on its way. What the tool returned stays at hand, so that only a repeat gets it from the record."""
 
     def __init__(
-        self, tool: BaseTool, taken: Mapping[str, Any], call: ToolCall, told: set[str], on_error: OnError
+        self,
+        tool: BaseTool,
+        taken: Mapping[str, Any],
+        call: ToolCall,
+        told: set[str],
+        on_error: OnError,
+        deed: str,
     ) -> None:
         super().__init__(call)
         self._taken = taken
+        self._deed = deed
         self._on_error = on_error
         self._tool = tool
         self._told = told
@@ -255,25 +362,35 @@ class _Entry(Entry):
     def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the recorded arguments. The crew has validated them: the schema reads only others."""
         with self.running(effect):
-            is_said = is_same(effect.args, self.call.args)
-            result = self._entered(self._taken if is_said else _validated(self._tool, effect.args), effect)
-            if inspect.iscoroutine(result):
-                result = asyncio.run(result)
-            if isinstance(result, ToolFailure):
-                raise ToolError(result.as_agent_message())
+            with self._entering(effect) as deed:
+                result = deed(**self._args(effect))
+                if inspect.iscoroutine(result):
+                    result = asyncio.run(result)
+            _check_done(result)
+        return self._kept(result, effect)
+
+    def _args(self, effect: RunningEffect) -> Mapping[str, Any]:
+        return self._taken if is_same(effect.args, self.call.args) else _validated(self._tool, effect.args)
+
+    @contextmanager
+    def _entering(self, effect: RunningEffect) -> Iterator[Callable[..., Any]]:
+        """Give the deed. What one of an MCP server raises is a lost answer: its server's errors are `ToolFailure`s."""
+        is_native = isinstance(self._tool, MCPNativeTool)
+        tool = _sent_once(self._tool) if is_native else self._tool
+        token = _DOING.set(tool if self._deed in _ENTRANCES else None)
+        try:
+            yield getattr(tool, self._deed)
+        except Exception as lost:
+            if is_native:
+                raise_doubt(lost, effect)
+            raise
+        finally:
+            _DOING.reset(token)
+
+    def _kept(self, result: Any, effect: RunningEffect) -> Any:
         self._live.append(result)
         self._told.add(effect.id)
         return as_json(result)
-
-    def _entered(self, args: Mapping[str, Any], effect: RunningEffect) -> Any:
-        """Enter the tool. What one of an MCP server raises is a lost answer: its server's errors are `ToolFailure`s."""
-        if not isinstance(self._tool, MCPNativeTool):
-            return self._tool._run(**args)
-        try:
-            return _sent_once(self._tool)._run(**args)
-        except Exception as lost:
-            raise_doubt(lost, effect)
-            raise
 
     def given(self, recorded: Any) -> Any:
         """Return what the tool returned, in its type; with a note, the text that the model reads."""
@@ -289,6 +406,24 @@ class _Entry(Entry):
         heard = heard_of(refusal, self.call.tool)
         told = SAID_TO_THE_MODEL if self._on_error == "raise" else (EffectFailed, NothingHappened, *SAID_TO_THE_MODEL)
         return heard.text if heard is not None and isinstance(refusal, told) else _stop(refusal, self.call.tool, self)
+
+
+class _AwaitedEntry(_Entry):
+    """One call on its way whose tool is awaited."""
+
+    async def enter(self, effect: RunningEffect) -> Any:
+        """Enter the tool with the recorded arguments."""
+        with self.running(effect):
+            with self._entering(effect) as deed:
+                result = await deed(**self._args(effect))
+            _check_done(result)
+        return self._kept(result, effect)
+
+
+def _check_done(result: Any) -> None:
+    """Raise for a tool that reports that it failed."""
+    if isinstance(result, ToolFailure):
+        raise ToolError(result.as_agent_message())
 
 
 def check_sends_once(tool: BaseTool) -> None:

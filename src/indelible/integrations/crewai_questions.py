@@ -21,7 +21,6 @@ from indelible.integrations.results import as_json
 
 Answered = Callable[[Mapping[str, Any], Callable[[], str]], str]
 """Returns the recorded answer to a question, or asks and records it."""
-QUESTION = "crewai.question"
 _SHOWN: ContextVar[Iterator[dict[str, Any]] | None] = ContextVar("indelible_crewai_shown", default=None)
 
 

@@ -33,6 +33,7 @@ from indelible.errors import (
 )
 from indelible.integrations.telling import is_only_numbered
 from indelible.tool import MODEL_TURN as MODEL_TURN
+from indelible.tool import QUESTION as QUESTION
 from indelible.tool import (
     IdentityWords,
     Parameters,
@@ -46,6 +47,7 @@ from indelible.tool import (
     lasting_text,
 )
 from indelible.tool import ModelTurn as ModelTurn
+from indelible.tool import Question as Question
 
 OnError = Literal["raise", "tell"]
 _OPTIONS = frozenset(field.name for field in fields(Options))

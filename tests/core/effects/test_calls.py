@@ -192,12 +192,13 @@ def test_an_adopted_key_leaves_no_room_for_occurrences() -> None:
         ToolCall(tool="pay", adopted_key="ab" * 32, call_id="c1", dedupe="ask", run_id="order-1")
 
 
-def test_55_no_tool_has_the_name_of_the_ledgers_own_record() -> None:
-    check_tool_name("model.turns")
+@pytest.mark.parametrize("name", ["model.turn", "crewai.question"])
+def test_55_no_tool_has_the_name_of_the_ledgers_own_record(name: str) -> None:
+    check_tool_name(f"{name}s")
     with pytest.raises(BadCall):
-        check_tool_name("model.turn")
-    assert is_own_record("model.turn", "read")
-    assert not is_own_record("model.turn", "write")
+        check_tool_name(name)
+    assert is_own_record(name, "read")
+    assert not is_own_record(name, "write")
     assert not is_own_record("pay", "read")
 
 

@@ -92,7 +92,8 @@ def _event(kind: str, effect_id: str | None = None) -> Event:
 
 
 def test_95_turns_and_callbacks_tell_of_models_and_other_events_do_not() -> None:
-    assert tells_of_model(_event("tool_call_finished", "eff_1"), "model.turn")
+    for tool in ("model.turn", "crewai.question"):
+        assert tells_of_model(_event("tool_call_finished", "eff_1"), tool)
     for namespace in ("callback", "langchain", "provedex"):
         assert tells_of_model(_event(f"{namespace}.model_invoked"), None)
     assert tells_of_model(_event("mcp.input_given"), None)

@@ -38,6 +38,10 @@ COMPENSATION = ".compensate"
 """Ends the name of the tool that makes another one's work good."""
 MODEL_TURN = "model.turn"
 """The tool under whose name a model's turn stands on the record."""
+QUESTION = "crewai.question"
+"""The tool under whose name a framework's own question to a person stands on the record, with the answer."""
+OWN_RECORDS = frozenset({MODEL_TURN, QUESTION})
+"""Names of what is no tool call: nothing happens outside, and no rule about tool calls holds."""
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}", re.ASCII)
 _KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
@@ -143,10 +147,22 @@ class ToolCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTurn(ToolCall):
-    """Records what a model answers. Only the ledger's own adapters make it; a `ToolCall` of this name is refused."""
+class OwnRecord(ToolCall):
+    """Records what is no tool call. Only the ledger's own adapters make it; a `ToolCall` of such a name is refused."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTurn(OwnRecord):
+    """Records what a model answers."""
 
     tool: str = MODEL_TURN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(OwnRecord):
+    """Records what a person answers to a framework's own question."""
+
+    tool: str = QUESTION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,9 +213,9 @@ def _check_varying(call: ToolCall) -> None:
 def is_own_record(tool: str, side_effect: SideEffect) -> bool:
     """Say whether a call only records what the ledger's own adapters do. No policy judges it: nothing happens outside.
 
-    No tool and no other call can have this name; see `check_tool_name` and `ModelTurn`.
+    No tool and no other call can have such a name; see `check_tool_name` and `OwnRecord`.
     """
-    return tool == MODEL_TURN and side_effect in HARMLESS
+    return tool in OWN_RECORDS and side_effect in HARMLESS
 
 
 def is_tool_name(name: str) -> bool:
@@ -210,10 +226,10 @@ def is_tool_name(name: str) -> bool:
 def check_tool_name(tool: str) -> None:
     """Raise `BadCall` for a tool with a name of the ledger's own.
 
-    No policy judges model turns, and a run that may use a tool may also use its compensation.
+    No policy judges the ledger's own records, and a run that may use a tool may also use its compensation.
     """
-    if tool == MODEL_TURN:
-        raise BadCall(f"{tool!r} is the name under which model turns are recorded; give the tool another name")
+    if tool in OWN_RECORDS:
+        raise BadCall(f"{tool!r} is the name of a record of the ledger's own; give the tool another name")
     if tool.endswith(COMPENSATION):
         raise BadCall(
             f"{tool!r}: names that end in {COMPENSATION!r} are those of compensations; give the tool another name, or "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from indelible.core.effects.calls import MODEL_TURN
+from indelible.core.effects.calls import OWN_RECORDS
 
 _TOOL = re.compile(r"[A-Za-z0-9_.:/*-]{1,200}", re.ASCII)
 
@@ -46,6 +46,6 @@ def tool_glob(text: object) -> Glob:
         raise ValueError(
             f"{text!r} cannot be the name of a tool: use the characters A-Z a-z 0-9 _ . : / - and * for any of them"
         )
-    if text == MODEL_TURN:
-        raise ValueError(f"{text!r} is the ledger's own record of a model's turn, which no policy judges; leave it out")
+    if text in OWN_RECORDS:
+        raise ValueError(f"{text!r} is a record of the ledger's own, which no policy judges; leave it out")
     return Glob(text)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
-from indelible.core.effects.calls import MODEL_TURN
+from indelible.core.effects.calls import OWN_RECORDS
 from indelible.core.effects.effect import ENDED, Effect
 from indelible.core.events import Event, facts_json
 from indelible.core.runs.run import OVER
@@ -136,14 +136,14 @@ class Erasure:
 
 
 def tells_of_model(event: Event, tool: str | None) -> bool:
-    """Say whether an event tells what a model or a client was asked or said: a turn, or what a framework recorded.
+    """Say whether an event tells what a model, a client or a person was asked or said, or what a framework recorded.
 
     Args:
         event: The event.
         tool: The tool of its effect, or None if it is about none.
     """
     namespace, dot, _ = event.type.partition(".")
-    return tool == MODEL_TURN if event.effect_id is not None else bool(dot) and namespace in _OF_FRAMEWORKS
+    return tool in OWN_RECORDS if event.effect_id is not None else bool(dot) and namespace in _OF_FRAMEWORKS
 
 
 def why_unknown(run_id: str, values: int) -> str:

@@ -6,17 +6,17 @@ agents that are none of CrewAI's, and tools that run at the model's provider.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
-from crewai import Agent, Crew, Task
+from crewai import LLM, Agent, Crew, Task, lite_agent
 from crewai.core.providers.human_input import SyncHumanInputProvider, get_provider, set_provider
 from crewai.events.event_bus import crewai_event_bus
 from crewai.flow.async_feedback.providers import ConsoleProvider
 from crewai.flow.flow_definition import FlowCodeActionDefinition
+from crewai.flow.flow_wrappers import FlowMethod
 from crewai.flow.runtime import Flow
 from crewai.flow.runtime._actions import CodeAction, ScriptAction
 from crewai.hooks import (
@@ -42,10 +42,21 @@ from crewai.tools.tool_failure import (
     ToolFailurePolicy,
     ToolFailureRecord,
 )
+from crewai.utilities.string_utils import sanitize_tool_name
 from pydantic import PrivateAttr
 
 from indelible.errors import BadCall
-from indelible.integrations.crewai import LedgerTool, LedgerTools, Stop, check_sends_once, never, stops_of
+from indelible.integrations.crewai import (
+    LedgerTool,
+    LedgerTools,
+    Stop,
+    check_sends_once,
+    deed_behind,
+    going_on,
+    named,
+    never,
+    stops_of,
+)
 from indelible.integrations.everywhere.reach import Around, Undo, all_replaced, replaced, run_here
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.ways import Watch, module_of
@@ -77,10 +88,16 @@ class _Gate(LedgerTools):
 
     on: ClassVar[_Gate | None] = None
 
-    def enter(self, tool: BaseTool, words: Mapping[str, Any]) -> Any:
+    def enter(self, tool: BaseTool, words: Mapping[str, Any], deed: str = "_run") -> Any:
         """Let a call in."""
         gate = _Gate.on
-        return tool._run(**words) if gate is None else LedgerTools.enter(gate, tool, words)
+        return getattr(tool, deed)(**words) if gate is None else LedgerTools.enter(gate, tool, words, deed)
+
+    async def enter_async(self, tool: BaseTool, words: Mapping[str, Any], deed: str) -> Any:
+        """Let a call in."""
+        if _Gate.on is None and inspect.iscoroutinefunction(getattr(tool, deed)):
+            return await getattr(tool, deed)(**words)
+        return await LedgerTools.enter_async(_Gate.on or self, tool, words, deed)
 
 
 def _turned_on(gate: _Gate) -> Undo:
@@ -122,9 +139,9 @@ def _agents(gate: LedgerTools, watch: Watch) -> Undo:
 
 
 def _behind(gate: LedgerTools, tool: BaseTool) -> BaseTool:
-    if isinstance(tool, (LedgerTool, Delegation, *_ONLY_READ)):
-        return tool
-    return Delegation.around(tool) if isinstance(tool, BaseAgentTool) else LedgerTool.around(tool, gate)
+    if not _is_plain(tool):
+        return LedgerTool.around(tool, gate)
+    return Delegation.around(tool) if isinstance(tool, BaseAgentTool) else tool
 
 
 class Delegation(BaseTool):
@@ -160,13 +177,21 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
         @functools.wraps(plain)
         def run(self: BaseTool, *args: Any, **words: Any) -> Any:
-            return plain(self, *args, **words) if _is_plain(self) else _entered(gate, self, args, words)
+            with going_on(self) as goes_on:
+                if goes_on or _is_plain(self):
+                    return plain(self, *args, **words)
+            given = _counted(self, args, words)
+            return given if isinstance(given, ToolFailure) else _asked(gate, self, given, deed_behind(self, name))
 
         @functools.wraps(plain)
         async def arun(self: BaseTool, *args: Any, **words: Any) -> Any:
-            if _is_plain(self):
-                return await plain(self, *args, **words)
-            return await asyncio.to_thread(_entered, gate, self, args, words)
+            with going_on(self) as goes_on:
+                if goes_on or _is_plain(self):
+                    return await plain(self, *args, **words)
+            given = _counted(self, args, words)
+            if isinstance(given, ToolFailure):
+                return given
+            return _unless_stopped(self, given, await gate.enter_async(self, given, deed_behind(self, name)))
 
         return replaced(owner, name, run if name == "run" else arun, takes=("self", "args", "kwargs"))
 
@@ -175,20 +200,22 @@ def _running(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
 
 def _is_plain(tool: Any) -> bool:
-    return isinstance(tool, (LedgerTool, Delegation, BaseAgentTool, *_ONLY_READ))
+    """Say whether a tool runs as it is: one of ours, or one that CrewAI wrote for its agents, and no subclass of it."""
+    is_crewais = isinstance(tool, (BaseAgentTool, *_ONLY_READ)) and _is_crewais(type(tool))
+    return is_crewais or isinstance(tool, (LedgerTool, Delegation))
 
 
 def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
-    """Return the replacements for structured tools: what a `LiteAgent` makes of its tools, and a program by itself.
+    """Return the replacements for structured tools: CrewAI reads and counts the call, and enters the ledger.
 
-    One that was made before is guarded where it is entered: CrewAI reads and counts the call, and enters the ledger.
+    A `LiteAgent` gets its tools behind the ledger: a call that waits stops it, where a program's raises.
     """
-    convert, invoke, ainvoke = BaseTool.to_structured_tool, CrewStructuredTool.invoke, CrewStructuredTool.ainvoke
+    parse, invoke, ainvoke = lite_agent.parse_tools, CrewStructuredTool.invoke, CrewStructuredTool.ainvoke
     enter = CrewStructuredTool._run
 
-    @functools.wraps(convert)
-    def converted(self: BaseTool) -> CrewStructuredTool:
-        return convert(_behind(gate, self))
+    @functools.wraps(parse)
+    def parsed(tools: list[Any]) -> list[CrewStructuredTool]:
+        return parse([_behind(gate, tool) if isinstance(tool, BaseTool) else tool for tool in tools])
 
     @functools.wraps(invoke)
     def invoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002 - its word
@@ -203,7 +230,7 @@ def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
         return enter(_Entering.of(self, gate, {}), *args, **words)
 
     return [
-        lambda: replaced(BaseTool, "to_structured_tool", converted, takes=("self",)),
+        lambda: replaced(lite_agent, "parse_tools", parsed, takes=("tools",)),
         lambda: replaced(CrewStructuredTool, "invoke", invoked, takes=("self", "input", "config")),
         lambda: replaced(CrewStructuredTool, "ainvoke", ainvoked, takes=("self", "input", "config")),
         lambda: replaced(CrewStructuredTool, "_run", entered, takes=("self", "args", "kwargs")),
@@ -237,11 +264,12 @@ class _Entering:
             return structured
 
         def enter(*args: Any, **given: Any) -> Any:
-            named = zip(inspect.signature(structured.func).parameters, args, strict=False) if args else ()
-            return _asked(gate, tool, {**dict(named), **given})
+            by_place = zip(inspect.signature(structured.func).parameters, args, strict=False) if args else ()
+            return _asked(gate, tool, {**dict(by_place), **given})
 
         async def aenter(**given: Any) -> Any:
-            return await asyncio.to_thread(enter, **given)
+            deed = "func" if getattr(tool, "func", None) is structured.func else "_run"
+            return _unless_stopped(tool, given, await gate.enter_async(tool, given, deed))
 
         return cls(structured, aenter if is_awaited else enter)
 
@@ -262,7 +290,7 @@ def _tool_in(structured: CrewStructuredTool, words: Mapping[str, Any]) -> BaseTo
             return tool
         if isinstance(tool, MCPNativeTool):
             raise BadCall(f"{structured.name}: {tool.name} is a tool of an MCP server; give the agent that tool itself")
-    elif f"{module_of(func)}.".startswith("crewai."):
+    elif _is_crewais(func):
         return None
     if words and schema is not None:  # they go beside the schema, also when an approver edits them
         schema = type(schema)(schema.__name__, (schema,), {"__module__": __name__, "model_config": {"extra": "allow"}})
@@ -282,18 +310,21 @@ def _meets_ledger(function: Any) -> bool:
     return isinstance(tool, LedgerTool) or (isinstance(tool, BaseTool) and module_of(function) == __name__)
 
 
-def _entered(gate: LedgerTools, tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
-    """Run a tool for a program."""
+def _counted(tool: BaseTool, args: tuple[Any, ...], words: dict[str, Any]) -> Any:
+    """Return the arguments with which a program runs a tool, or what comes of the tool's limit."""
     check_sends_once(tool)
-    given = {**dict(zip(tool.args_schema.model_fields, args, strict=False)), **words}
-    given = tool._validate_kwargs(given)
+    given = tool._validate_kwargs(named(tool, args, words))
     limit: ToolFailure | None = tool._claim_usage()
-    return _asked(gate, tool, given) if limit is None else limit
+    return given if limit is None else limit
 
 
-def _asked(gate: LedgerTools, tool: BaseTool, given: dict[str, Any]) -> Any:
-    """Let a call of a program in. If the call stops, raise: a program that goes on would lose the stop."""
-    result = gate.enter(tool, given)
+def _asked(gate: LedgerTools, tool: BaseTool, given: dict[str, Any], deed: str = "_run") -> Any:
+    """Let a call of a program in."""
+    return _unless_stopped(tool, given, gate.enter(tool, given, deed))
+
+
+def _unless_stopped(tool: BaseTool, given: dict[str, Any], result: Any) -> Any:
+    """Raise if a call of a program stops: a program that goes on would lose the stop."""
     if isinstance(result, Stop):
         raise ToolExecutionFailedError(ToolFailureRecord(tool_name=tool.name, failure=result, tool_args=given))
     return result
@@ -375,8 +406,14 @@ def _note_task(watch: Watch, task: Task, agent: Any = None) -> None:
 def _note_worker(watch: Watch, agent: Any) -> None:
     if isinstance(agent, Agent):
         _note_agent(watch, agent)
-    elif agent is not None:
+    if agent is not None and not (isinstance(agent, Agent) and _works_as_known(type(agent))):
         watch.note(_NAME, "agents of other frameworks", [type(agent).__name__])
+
+
+def _works_as_known(kind: type[Agent]) -> bool:
+    """Say whether agents of a class do all that CrewAI's agents do by the methods of these."""
+    methods = (name for name, one in inspect.getmembers(Agent, inspect.isfunction) if _is_crewais(one))
+    return all(getattr(kind, name) is getattr(Agent, name) or _is_crewais(getattr(kind, name)) for name in methods)
 
 
 def _note_agent(watch: Watch, agent: Agent) -> None:
@@ -398,7 +435,7 @@ def _note_working(watch: Watch, agent: Agent | LiteAgent) -> None:
 
 def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
     code, script, execute = CodeAction.run, ScriptAction.run, BaseLLM._handle_tool_execution
-    start, method_run = BaseLLM._emit_call_started_event, Flow._execute_method
+    start, method_run, handle = BaseLLM._emit_call_started_event, Flow._execute_method, LLM._handle_tool_call
 
     @functools.wraps(method_run)
     async def executed_method(self: Any, method_name: Any, method: Any, *args: Any, **words: Any) -> Any:
@@ -420,10 +457,14 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
 
     @functools.wraps(execute)
     def executed(self: BaseLLM, function_name: str, function_args: Any, available_functions: Any, **words: Any) -> Any:
-        function = available_functions.get(function_name)
-        if function is not None and not _meets_ledger(function):
-            watch.note(_NAME, "functions given to a model", [function_name])
+        _note_given(watch, function_name, available_functions)
         return execute(self, function_name, function_args, available_functions, **words)
+
+    @functools.wraps(handle)
+    def handled(self: LLM, tool_calls: Any, available_functions: Any = None, *args: Any, **words: Any) -> Any:
+        for call in tool_calls[:1] if available_functions else ():  # LiteLLM's models run the first one
+            _note_given(watch, sanitize_tool_name(call.function.name), available_functions)
+        return handle(self, tool_calls, available_functions, *args, **words)
 
     @functools.wraps(start)
     def started(self: BaseLLM, messages: Any, tools: Any = None, *args: Any, **words: Any) -> Any:
@@ -436,14 +477,31 @@ def _beside_tools(watch: Watch) -> list[Callable[[], Undo]]:
         lambda: replaced(CodeAction, "run", ran, takes=("self", "args", "kwargs")),
         lambda: replaced(ScriptAction, "run", scripted, takes=("self", "args", "kwargs")),
         lambda: replaced(BaseLLM, "_handle_tool_execution", executed, takes=taken),
+        lambda: replaced(LLM, "_handle_tool_call", handled, takes=("self", "tool_calls", "available_functions")),
         lambda: replaced(BaseLLM, "_emit_call_started_event", started, takes=("self", "messages", "tools")),
     ]
 
 
+def _note_given(watch: Watch, name: str, functions: Mapping[str, Any]) -> None:
+    """Note a function that is given to a model, which calls it."""
+    if name in functions and not _meets_ledger(functions[name]):
+        watch.note(_NAME, "functions given to a model", [name])
+
+
 def _names(functions: Iterable[Any]) -> list[str]:
     """Return the names of functions of the program, and not of CrewAI's own."""
-    found = [one for one in functions if callable(one)]
-    return [_name_of(one) for one in found if not f"{module_of(one)}.".startswith("crewai.")]
+    return [_name_of(one) for one in functions if callable(one) and not _is_known(one)]
+
+
+def _is_known(function: Any) -> bool:
+    """Say whether a function is CrewAI's own; a tool's method, whoever wrote it, is known if it asks the ledger."""
+    if isinstance(getattr(function, "__self__", None), BaseTool):
+        return _meets_ledger(function)
+    return _is_crewais(function.unwrap() if isinstance(function, FlowMethod) else function)
+
+
+def _is_crewais(code: Any) -> bool:
+    return f"{module_of(code)}.".startswith("crewai.")
 
 
 def _name_of(function: Any) -> str:
