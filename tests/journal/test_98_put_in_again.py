@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from indelible import Actor, Ledger, MayHaveHappened, ToolCall
-from indelible.errors import ApprovalPending, EffectInDoubt, SignerRefused
+from indelible.errors import ApprovalPending, EffectInDoubt, RecordForged, SignerRefused
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.migrating.moving import move_tenant
 from indelible.server.signin.credentials import Credentials
-from tests.journal.attacked_world import Dump, mail
+from tests.journal.attacked_world import POLICY, Dump, charge, mail
 from tests.journal.decided import lose
 from tests.journal.exported import key_of
 from tests.journal.test_98_remembered import ROOT, Place, place
@@ -218,3 +218,26 @@ def test_98_a_loss_that_was_declared_goes_with_a_tenant_to_another_place(place: 
     with place.opened() as ledger:
         report = verify(LiveEvidence(ledger._engine.store, "default"), [key_of(ledger)], deep=True)
         assert report.verdict == "verified", report.why
+
+
+def test_98_nor_does_it_refuse_for_ever_what_takes_from_a_budget(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    with place.opened() as ledger:
+        ledger.apply_policy(POLICY, by="ana")
+        ledger.seal()
+        lend_writer_keys(monkeypatch, ledger)
+    monkeypatch.setenv("INDELIBLE_KEYS", str(place.keys.parent / "elsewhere"))
+    with place.opened() as far, monkeypatch.context() as near:
+        far.run(charge(10), Count())
+        near.setenv("INDELIBLE_KEYS", str(place.keys))
+        near.delenv("INDELIBLE_WRITER_KEYS")
+        with place.opened() as ledger:
+            ledger.seal()
+            copy = place.state()
+            far.run(charge(20), Count())
+            ledger.seal()
+        place.set_back(copy)
+        with place.opened() as ledger:
+            ledger.continue_journal()
+        with suppress(RecordForged):
+            far.run(charge(30), Count())
+        assert far.run(charge(31), Count("paid")) == "paid"
