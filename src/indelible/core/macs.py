@@ -153,7 +153,7 @@ class Macs:
         self._tell = tell
         self._told: set[str] = set()
         self.has_written = False
-        self._seen_losses = 0
+        self._seen_losses = self._forgot = 0
 
     def _losses(self) -> int:
         """Return how many losses were declared: as is remembered, or as another key holder bound a row to them."""
@@ -165,6 +165,7 @@ class Macs:
             return
         if losses > self._losses():
             self.newest.forget()
+            self._forgot += 1
         self._seen_losses = losses
 
     def declare_loss(self, size: int, lost: int, root: str) -> None:
@@ -335,9 +336,9 @@ class Macs:
 
     def believed(self, sheets: Sheets, known: Known) -> Sheets:
         """Return the sheets at some places as they may be believed."""
-        losses = self._seen_losses
+        forgot = self._forgot
         stops = {ref: self._believed_at(ref, sheet, known) for ref, sheet in sheets.items() if ref.kind == "stop"}
-        if self._seen_losses > losses:  # it tells of a loss, so what was known of the lost part counts for nothing
+        if self._forgot > forgot:  # it tells of a loss, so what was known of the lost part counts for nothing
             known = {ref: version for ref, version in known.items() if ref.kind in OUTLASTING}
         return {
             ref: stops[ref] if ref in stops else self._believed_at(ref, sheet, known) for ref, sheet in sheets.items()
