@@ -13,7 +13,20 @@ import pytest
 from indelible.core.approvals.grants import Grant, grant_sheet
 from indelible.core.effects.effect import SYSTEM
 from indelible.core.effects.stops import STOP_REF, Stop, stop_sheet
-from indelible.core.macs import MAC_BYTES, RIGHT_EVENTS, Macs, Unchecked, derived_key
+from indelible.core.macs import (
+    BOUND_EVENTS,
+    LOSSES,
+    MAC_BYTES,
+    OUTLASTING,
+    RIGHT_EVENTS,
+    Macs,
+    Unchecked,
+    derived_key,
+    is_after_losses,
+    losses_kept,
+    losses_needed,
+    next_loss,
+)
 from indelible.core.policy.budgets import budget_ref
 from indelible.core.privacy.forgetting import HOLD_LIFTED, HOLD_PLACED
 from indelible.core.sheets import Sheet, SheetFilter, SheetRef, Sheets, body_of
@@ -50,6 +63,9 @@ class Remembered:
 
     def reset(self) -> None:
         self.newest = {}
+
+    def forget(self) -> None:
+        self.newest = {ref: version for ref, version in self.newest.items() if ref.kind in OUTLASTING}
 
 
 def sign(message: bytes) -> bytes:
@@ -154,6 +170,57 @@ _CHANGES: dict[str, Any] = {
     "side_effect": "read",
 }
 _NOT_IN_ROW = {"lease_until", "args_json", "detail_json"}
+
+
+def test_98_an_event_that_gives_something_is_bound_to_the_losses_that_were_declared_before_it() -> None:
+    by, reader = macs(), macs()
+    early = {type_: by.of_event(type_, HASH) for type_ in BOUND_EVENTS}
+    for number, size in ((1, 10), (2, 6)):
+        by.declare_loss(size, 20 + number, "root")
+        assert by.newest.version(LOSSES) == number
+    assert [losses_needed(by.newest, index) for index in (5, 6, 9, 10, 99)] == [0, 2, 2, 2, 2]
+    assert [next_loss(by.newest, index) for index in (0, 6, 10)] == [6, 10, None]
+    assert losses_needed(reader.newest, 99) == 0
+    assert by.lost_heads() == [(21, "root"), (22, "root")]
+    assert losses_kept(by.newest) == by.newest.kept(["ends"])
+    assert reader.is_of_event("approval_voted", HASH, by.of_event("approval_voted", HASH))
+    for type_ in BOUND_EVENTS:
+        assert by.is_of_event(type_, HASH, by.of_event(type_, HASH))
+        late = by.of_event(type_, HASH)
+        assert late != early[type_]
+        assert reader.is_of_event(type_, HASH, early[type_])
+        assert reader.is_of_event(type_, HASH, late)
+        assert is_after_losses(type_, late, 2)
+        assert not is_after_losses(type_, early[type_], 2)
+        assert not is_after_losses(type_, None, 1)
+        for forged in (early[type_] + late[-8:], late[:-8], late[:-1] + b"\1"):
+            assert not reader.is_of_event(type_, HASH, forged)
+        assert reader.of_event(type_, HASH) == late, "it read of the losses"
+    assert by.of_event("tool_call_started", HASH) == reader.of_event("tool_call_started", HASH)
+    assert is_after_losses("tool_call_started", None, 2)
+    reader.declare_loss(20, 30, "root")
+    assert reader.newest.version(LOSSES) == 3, "those that it read of are counted too"
+
+
+def test_98_what_was_seen_of_a_part_that_is_lost_counts_for_nothing_once_the_stop_tells_of_the_loss() -> None:
+    by, reader = macs(), macs()
+    reader.newest.note(budget_ref("daily"), 9)
+    sheets: Sheets = {budget_ref("daily"): None}
+    with pytest.raises(RecordForged):
+        believed(reader, sheets)
+    by.declare_loss(1, 2, "root")
+    sheets[STOP_REF] = written(by, stop(is_in_force=False))
+    assert believed(reader, sheets)[budget_ref("daily")] is None
+    assert reader.newest.version(budget_ref("daily")) == 0
+
+
+def test_98_who_reads_the_stop_learns_how_many_losses_were_declared() -> None:
+    by, reader = macs(), macs()
+    by.declare_loss(1, 2, "root")
+    checked(reader, written(by, stop(is_in_force=True)))
+    assert reader.of_event("approval_voted", HASH) == by.of_event("approval_voted", HASH)
+    forged = replace(written(by, stop(is_in_force=True)), mac=written(by, stop(is_in_force=True)).mac[:-1] + b"\7")  # type: ignore[index]
+    assert checked(macs(), forged).body is None
 
 
 def test_every_column_of_an_effect_is_in_its_mac_but_the_lease() -> None:

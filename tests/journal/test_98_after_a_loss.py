@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
-from indelible import GrantTerms
+from indelible import GrantTerms, Ledger
+from indelible.cli.doctor import approvals
+from indelible.cli.opening import Where
 from indelible.cli.root import root
 from indelible.core.people.person import Passkey
 from indelible.core.people.standing import person_id
@@ -203,6 +206,65 @@ def test_98_a_policy_of_before_the_loss_is_not_believed_until_one_is_applied(pla
         ledger.seal()
         evidence = LiveEvidence(ledger._engine.store, "default", ledger._engine.notary.seal_with_own_key)
         assert verify(evidence, [key_of(ledger)], deep=True).verdict == "verified"
+
+
+@pytest.mark.parametrize("kind", ["policy", "provider"])
+def test_98_what_is_in_question_is_no_tampering_and_doctor_names_it(place: Place, kind: str) -> None:
+    def apply(ledger: Ledger, group: str) -> None:
+        if kind == "policy":
+            ledger.apply_policy({"rules": [{"name": group, "then": "allow"}]}, by="ana")
+        else:
+            rules = ProviderRules(issuer="https://id", allowed=(Allowed("groups", group, "approver"),))
+            Providers(ledger._engine.store, "default").put_in_force(rules)
+
+    with place.opened() as ledger:
+        apply(ledger, "old")
+        ledger.seal()
+        copy = place.state()
+        apply(ledger, "new")
+        ledger.seal()
+    place.set_back(copy)
+    with place.opened() as ledger:
+        ledger.continue_journal()
+        evidence = LiveEvidence(ledger._engine.store, "default", ledger._engine.notary.seal_with_own_key)
+        report = verify(evidence, [key_of(ledger)], deep=True)
+        assert report.verdict == "verified", report.why
+        assert any(f"{kind} " in remark and "in question" in remark for remark in report.remarks)
+        where = Where(url=place.url, tenant="default", is_json=False)
+        (bad,) = (one for one in approvals.examine(ledger, where, NOW) if one.verdict == "bad")
+        assert {"policy": "policy apply", "provider": "--oidc-allow"}[kind] in str(bad.fix)
+        apply(ledger, "new")
+        assert all(one.verdict == "ok" for one in approvals.examine(ledger, where, NOW))
+
+
+def test_64_a_head_of_a_part_that_was_lost_twice_is_no_tampering(place: Place, tmp_path: Path) -> None:
+    with place.opened() as ledger:
+        for number in range(3):
+            ledger.run(mail(number), lambda effect: "sent")
+        ledger.seal()
+        copy = place.state()
+        for number in range(3, 9):
+            ledger.run(mail(number), lambda effect: "sent")
+        kept = str(ledger.seal())
+        ledger.run(mail(9), lambda effect: "sent")
+        ledger.seal()
+    for first in (20, 30):
+        place.set_back(copy)
+        with place.opened() as ledger:
+            ledger.continue_journal()
+            for number in range(first, first + 2):
+                ledger.run(mail(number), lambda effect: "sent")
+            ledger.seal()
+    with place.opened() as ledger:
+        for more in range(2):
+            for number in range(40, 40 + 10 * more):
+                ledger.run(mail(number), lambda effect: "sent")
+            ledger.seal()
+            ledger.export(tmp_path / f"{more}.zip")
+            for evidence in (LiveEvidence(ledger._engine.store, "default"), tmp_path / f"{more}.zip"):
+                report = verify(evidence, [key_of(ledger)], after=[kept])
+                assert report.verdict == "cannot_tell", report.why
+                assert verify(evidence, [key_of(ledger)]).verdict == "verified"
 
 
 def test_98_the_command_lists_what_it_told_again_and_what_is_in_question(lost: Lost) -> None:

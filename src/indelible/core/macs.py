@@ -50,9 +50,14 @@ RIGHT_EVENTS = frozenset(
     | {"hold_lifted", "hold_placed", "key_registered", "key_revoked", "key_rotated", "log_continued"}
 )
 """Names the events that tell of a right, of a legal hold or of the keys that sign, which need the rights key."""
+BOUND_EVENTS = RIGHT_EVENTS | {"tool_call_released"}
+"""Names the events that are bound to the losses declared before them: put in again later, they would give a right that
+ended in the part that is lost, or one more attempt."""
 ENDS = "ends"
 """Names the kind of what is remembered of ends: the newest version of a person that took something from them, and of
 the tenant's stop."""
+LOSSES = SheetRef(ENDS, "losses")
+"""Names how many losses were declared."""
 OUTLASTING = RIGHTS | {ENDS}
 """Names the kinds that are remembered also where a person declared a loss: what ended does not come back."""
 TAKING = frozenset({"passkey_removed", "person_disallowed", "person_invited", "person_revoked"})
@@ -63,6 +68,7 @@ ENDED = 2**53 - 1
 """Is remembered as the version of a grant that a person ended: no version is newer, so no later row revives it."""
 _OPEN = ("pending", "approved")
 _STOPPED = "stopped"
+_LOSS, _LOST = "loss ", "lost "
 _BY_NO_HOLDER = "was not written by a holder of the ledger's keys"
 
 
@@ -90,6 +96,9 @@ class Newest(Protocol):
 
     def reset(self) -> None:
         """Forget all but rights and ends: the ledger goes on from an older state, as a person said."""
+
+    def forget(self) -> None:
+        """Forget what was noted here of anything but rights and ends: another process declared a loss."""
 
 
 class _Right(NamedTuple):
@@ -144,6 +153,37 @@ class Macs:
         self._tell = tell
         self._told: set[str] = set()
         self.has_written = False
+        self._seen_losses = self._forgot = 0
+
+    def _losses(self) -> int:
+        """Return how many losses were declared: as is remembered, or as another key holder bound a row to them."""
+        return max(self._seen_losses, self.newest.version(LOSSES))
+
+    def _learn(self, losses: int) -> None:
+        """Take in how many losses were declared; what was seen here of a part that is lost counts for nothing more."""
+        if losses <= self._seen_losses:
+            return
+        if losses > self._losses():
+            self.newest.forget()
+            self._forgot += 1
+        self._seen_losses = losses
+
+    def declare_loss(self, size: int, lost: int, root: str) -> None:
+        """Remember one more loss that is declared: what is written from now on is bound to it.
+
+        Args:
+            size: The size of the tree that goes on.
+            lost: The size of the tree that is lost.
+            root: The root of that tree.
+        """
+        number = self._losses() + 1
+        head = SheetRef(ENDS, f"{_LOST}{lost} {root}")
+        self.newest.keep({LOSSES: number, SheetRef(ENDS, f"{_LOSS}{number}"): size, head: 1})
+
+    def lost_heads(self) -> list[tuple[int, str]]:
+        """List the trees that were declared lost, by size and root."""
+        lost = (ref.id.split(" ") for ref in self.newest.kept((ENDS,)) if ref.id.startswith(_LOST))
+        return sorted((int(size), root) for _, size, root in lost)
 
     def _mac(self, table: str, content: bytes) -> bytes:
         state = self._states[table].copy()
@@ -169,18 +209,27 @@ class Macs:
     # Events
 
     def of_event(self, event_type: str, hash_: str) -> bytes:
-        """Return the mac of an event, with a signature if it tells of a right."""
+        """Return the mac of an event, with a signature if it tells of a right, and the losses that it is bound to."""
         self.has_written = True
-        content = hash_.encode()
+        losses = _losses_bytes(self._losses()) if event_type in BOUND_EVENTS else b""
+        content = hash_.encode() + losses
         own = self._mac("event", content)
-        return own + self._signed(_RIGHT_TAG + content) if event_type in RIGHT_EVENTS else own
+        return own + (self._signed(_RIGHT_TAG + content) if event_type in RIGHT_EVENTS else b"") + losses
 
     def is_of_event(self, event_type: str, hash_: str, mac: bytes | None) -> bool:
         """Return whether a key holder wrote an event, and one who may, if it tells of a right."""
-        content = hash_.encode()
-        if mac is None or not self._is_own("event", content, mac):
+        if mac is None:
             return False
-        return event_type not in RIGHT_EVENTS or self._verify(_RIGHT_TAG + content, mac[MAC_BYTES:])
+        losses = _after_mac_of_event(event_type, mac)
+        content = hash_.encode() + losses
+        if not self._is_own("event", content, mac):
+            return False
+        if event_type not in RIGHT_EVENTS:
+            return True
+        if not self._verify(_RIGHT_TAG + content, mac[MAC_BYTES : MAC_BYTES + SIGNATURE_BYTES]):
+            return False
+        self._learn(int.from_bytes(losses, "big"))
+        return True
 
     def check_head(self, run_id: str, hash_: str, found: tuple[str, str, bytes | None] | None) -> None:
         """Raise `RecordForged` unless a key holder wrote the event that a run's chain ends with: type, hash and mac."""
@@ -233,7 +282,7 @@ class Macs:
             return own + kept
         if not right.is_in_force:
             return own
-        uses = right.uses.to_bytes(8, "big")
+        uses = (self._losses() if sheet.kind == "stop" else right.uses).to_bytes(8, "big")
         return own + self._signed(_right_message(self.tenant, sheet, right.content, uses)) + uses
 
     def _kept(self, before: Sheet, right: _Right) -> bytes | None:
@@ -287,10 +336,16 @@ class Macs:
 
     def believed(self, sheets: Sheets, known: Known) -> Sheets:
         """Return the sheets at some places as they may be believed."""
+        forgot = self._forgot
+        stops = {ref: self._believed_at(ref, sheet, known) for ref, sheet in sheets.items() if ref.kind == "stop"}
+        if self._forgot > forgot:  # it tells of a loss, so what was known of the lost part counts for nothing
+            known = {ref: version for ref, version in known.items() if ref.kind in OUTLASTING}
         return {
-            ref: self._missing(ref, known) if sheet is None else self.checked(sheet, known)
-            for ref, sheet in sheets.items()
+            ref: stops[ref] if ref in stops else self._believed_at(ref, sheet, known) for ref, sheet in sheets.items()
         }
+
+    def _believed_at(self, ref: SheetRef, sheet: Sheet | None, known: Known) -> Sheet | None:
+        return self._missing(ref, known) if sheet is None else self.checked(sheet, known)
 
     def believed_list(self, found: list[Sheet], selected: SheetFilter, known: Known) -> list[Sheet]:
         """Return what a filter found as it may be believed.
@@ -321,7 +376,12 @@ class Macs:
         signature = sheet.mac[MAC_BYTES : MAC_BYTES + SIGNATURE_BYTES]
         uses = sheet.mac[MAC_BYTES + SIGNATURE_BYTES :]
         message = _right_message(self.tenant, sheet, right.content, uses)
-        return right.uses <= int.from_bytes(uses, "big") and self._verify(message, signature)
+        number = int.from_bytes(uses, "big")
+        if right.uses > number or not self._verify(message, signature):
+            return False
+        if sheet.kind == "stop":  # every claim is decided on it, so whoever claims learns of a loss here
+            self._learn(number)
+        return True
 
     def _disbelieved(self, sheet: Sheet, why: str) -> Sheet:
         forged = self._forged(f"the row of {sheet.kind} {sheet.id}", why)
@@ -375,6 +435,44 @@ class Unchecked(Macs):
     def believed_list(self, found: list[Sheet], selected: SheetFilter, known: Known) -> list[Sheet]:
         """Return what was found."""
         return found
+
+
+def is_after_losses(event_type: str, mac: bytes | None, losses: int) -> bool:
+    """Return whether an event may come after this many declared losses, as a mac says that is believed."""
+    bound = b"" if mac is None else _after_mac_of_event(event_type, mac)
+    return event_type not in BOUND_EVENTS or int.from_bytes(bound, "big") >= losses
+
+
+def losses_kept(newest: Newest) -> Known:
+    """Return what is remembered of declared losses: it goes with a tenant to another place."""
+    return {ref: number for ref, number in newest.kept((ENDS,)).items() if ref.id.startswith((LOSSES.id, _LOSS, _LOST))}
+
+
+def losses_needed(newest: Newest, index: int) -> int:
+    """Return how many losses were declared before the entry at an index was taken into the tree."""
+    return max((number for number, size in _declared(newest) if size <= index), default=0)
+
+
+def next_loss(newest: Newest, index: int) -> int | None:
+    """Return where in the tree, past an index, the next declared loss ends what was in the copy; None if nowhere."""
+    return min((size for _, size in _declared(newest) if size > index), default=None)
+
+
+def _declared(newest: Newest) -> list[tuple[int, int]]:
+    if not newest.version(LOSSES):
+        return []
+    kept = newest.kept((ENDS,)).items()
+    return [(int(ref.id.removeprefix(_LOSS)), size) for ref, size in kept if ref.id.startswith(_LOSS)]
+
+
+def _losses_bytes(number: int) -> bytes:
+    return number.to_bytes(8, "big") if number else b""
+
+
+def _after_mac_of_event(event_type: str, mac: bytes) -> bytes:
+    if event_type not in BOUND_EVENTS:
+        return b""
+    return mac[MAC_BYTES + (SIGNATURE_BYTES if event_type in RIGHT_EVENTS else 0) :]
 
 
 def _remembered_version(sheet: Sheet) -> int:

@@ -14,7 +14,7 @@ from functools import partial
 from indelible.core.journal.journal import Places, Tree, Waiting
 from indelible.core.journal.merkle import Edge, ReadNode, perfect_subtrees
 from indelible.core.journal.tiles import node_reader
-from indelible.core.macs import Known, Macs
+from indelible.core.macs import Known, Macs, losses_needed, next_loss
 from indelible.core.ports import Store
 from indelible.core.sheets import SheetRef
 from indelible.core.verifying.findings import Caught
@@ -76,6 +76,7 @@ class Examiner:
         if not self.is_at(places.tree):
             raise Outgrown
         self._rows.show(places, places.tree.size)
+        self._unsealed.losses = losses_needed(self.macs.newest, places.tree.size)
         named = self._unsealed(waiting)
         self.problems |= self._unsealed.problems
         return set(named)
@@ -119,8 +120,9 @@ class Examiner:
 
     def _read_page(self, end: int) -> None:
         start = self._edge.size
-        for bound in (self._remembered, self._trusted):
+        for bound in (self._remembered, self._trusted, next_loss(self.macs.newest, start) or 0):
             end = min(end, bound) if start < bound else end
+        self._unsealed.losses = losses_needed(self.macs.newest, start)
         entries = self._store.journal.entries(self.macs.tenant, start, end - start)
         if [entry.index for entry in entries] != list(range(start, end)):
             raise Caught(f"an entry from {start} to {end - 1} of the tree is gone")

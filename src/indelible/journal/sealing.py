@@ -41,6 +41,7 @@ from indelible.core.journal.set_back import (
     stop_of_set_back,
 )
 from indelible.core.journal.tiles import node_reader
+from indelible.core.macs import Macs
 from indelible.core.moving import is_moved_away
 from indelible.core.paging import every_event, read_sheet
 from indelible.core.ports import Store
@@ -274,13 +275,16 @@ class Sealer:
         """
         lost, here = self.lost()
         stop_if_set_back(self._store, self._tenant, self._signer, self._stamp)  # else nobody says what is continued
-        if lost != self._declared_lost():  # a command that died may have said so
-            self.record("log_continued", {"lost": _shown(lost), "size": here.size})
         macs = None if self._store.macs is None else self._store.macs(self._tenant)
-        if macs is not None:
-            macs.newest.reset()
         self._is_resuming = True
         try:
+            if macs is not None:
+                macs.newest.reset()
+                self.integrate()  # what waits in the copy is not of the part that is lost
+                macs.declare_loss(self._journal.tree(self._tenant).size, lost.size, _shown(lost)["root"])
+            if lost != self._declared_lost():  # a command that died may have said so
+                self._tell_losses_again(macs, lost, here.size)
+                self.record("log_continued", {"lost": _shown(lost), "size": here.size})
             self._tell_keys_again()
             if macs is not None:
                 tell_ends_again(self._store, macs, lost, self._stamp)
@@ -299,6 +303,14 @@ class Sealer:
         self._stop_for_problems()
         told = tuple(told_for(self._store, self._tenant, lost))
         return Continued(lost, told, () if macs is None else tuple(in_question(self._store, macs)))
+
+    def _tell_losses_again(self, macs: Macs | None, lost: TreeHead, size: int) -> None:
+        """Tell the losses whose declarations are in the part that is lost: heads of theirs fit no more either."""
+        told = [event.read()["facts"]["lost"] for event in self.own_events() if event.type == "log_continued"]
+        for lost_size, root in [] if macs is None else macs.lost_heads():
+            earlier = {"root": root, "size": lost_size}
+            if earlier != _shown(lost) and earlier not in told:
+                self.record("log_continued", {"lost": earlier, "size": size})
 
     def _tell_keys_again(self) -> None:
         from indelible.journal.keys.ring import KeyRing

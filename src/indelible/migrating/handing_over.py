@@ -122,7 +122,7 @@ class Handover:
         newest = target.journal.heads(self._tenant, 1)
         if not newest:
             return
-        self._new.create(self._tenant)
+        self._new.create(self._tenant, origin)
         new = self._new.holders()[0]
         signers = {signature.key_id for signature in parse_note(newest[0]).signatures}
         if PublicKey(origin, new.raw).id in signers:

@@ -237,6 +237,8 @@ def test_a_right_without_the_rights_key_is_named_and_one_with_it_is_remembered()
     assert [(one.ref, one.version) for one in examine.told] == [(STOP_REF, 1), (HELD, 1)]
     assert examine.counts == {SheetRef(READ, STOPS_RUN): 1}
     assert examine([right._replace(mac=(right.mac or b"")[:MAC_BYTES])]) == {right.run_id}
+    examine.losses = 1
+    assert examine([right, fact]) == {right.run_id}, "it was written before the loss"
     assert rights_told(right).keys() == {"stop"}
     assert rights_told(fact) == {}
 

@@ -27,6 +27,7 @@ def examine(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
     yield check_told(ledger, place, now)
     yield check_deliveries(ledger, place, now)
     yield check_policy(ledger, place)
+    yield from check_provider(ledger)
 
 
 def check_pending(ledger: Ledger, place: Where, now: datetime) -> Iterator[Check]:
@@ -86,6 +87,9 @@ def check_policy(ledger: Ledger, place: Where) -> Check:
     """Which policy judges the calls of this tenant? One that cannot be read lets nothing run."""
     try:
         kept = ledger.policy()
+        if kept is None and _is_not_believed(ledger, SheetFilter(kind="policy", id="current", limit=1)):
+            said = "not believed: a newer one was lost, or it was changed; every call is refused until one is applied"
+            return Check("policy", "bad", said, place.command("policy apply FILE"))
         if kept is None:
             return Check("policy", "ok", "none in the ledger; a program may bring one of its own")
         from indelible.core.policy.policy import policy_of
@@ -97,6 +101,17 @@ def check_policy(ledger: Ledger, place: Where) -> Check:
             "policy", "bad", f"{told('policy', error).says}: until it can be read, every call is refused", cured
         )
     return Check("policy", "ok", f"version {kept[1][:16]}… is in force; see it: {place.command('policy show')}")
+
+
+def check_provider(ledger: Ledger) -> Iterator[Check]:
+    """Are the rules believed by which people sign in through a provider?"""
+    if _is_not_believed(ledger, SheetFilter(kind="provider", limit=COUNT_TO)):
+        said = "the provider's rules are not believed: newer ones were lost, or their row was changed; nobody is let in"
+        yield Check("sign-in", "bad", said, "start the server with its rules: indelible serve --oidc-allow")
+
+
+def _is_not_believed(ledger: Ledger, selected: SheetFilter) -> bool:
+    return any(sheet.body is None for sheet in store_behind(ledger).sheets(ledger.tenant, selected))
 
 
 def at_least(number: int, noun: str, of: int | None = None) -> str:

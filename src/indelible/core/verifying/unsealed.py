@@ -18,7 +18,16 @@ from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.effects.stops import Stop, read_stop
 from indelible.core.events import NO_EVENTS, Event, Payload, commitment, event_hash
 from indelible.core.journal.journal import JOURNAL_RUN, Waiting
-from indelible.core.macs import ENDED, ENDS, REMEMBERED, RIGHT_EVENTS, TAKING, Macs, is_ended
+from indelible.core.macs import (
+    ENDED,
+    ENDS,
+    REMEMBERED,
+    RIGHT_EVENTS,
+    TAKING,
+    Macs,
+    is_after_losses,
+    is_ended,
+)
 from indelible.core.policy.budgets import budget_ref, read_charges
 from indelible.core.policy.verdicts import Charge
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED
@@ -113,6 +122,8 @@ class Unsealed:
         """Says how many events of each of the ledger's own runs there are after the last page."""
         self.holds = 0
         """Counts the events of the last page that placed or lifted a hold."""
+        self.losses = 0
+        """Is how many losses were declared before the events that come now: put in again, older ones give rights."""
         self._known = _Known()
         self._page = _Known()
 
@@ -189,6 +200,8 @@ class Unsealed:
             raise Caught("it belongs to another journal")
         if not self._macs.is_of_event(said.type, one.hash.hex(), one.mac):
             raise Caught("it was not written by a holder of the ledger's keys")
+        if not is_after_losses(said.type, one.mac, self.losses):
+            raise Caught("it was written before a loss was declared, so it is of the part that is lost")
 
     def _check_follows(self, one: _Read, said: EffectBody | FactBody, run: list[_Read]) -> None:
         """Raise unless an event follows the one before it in its run, which is in the tree or before it in the page."""

@@ -9,7 +9,7 @@ from indelible.core.journal.journal import Entry, Tree, Waiting
 from indelible.core.journal.merkle import HASH_BYTES, leaf_hash
 from indelible.core.journal.notes import TreeHead, parse_head, parse_note
 from indelible.core.journal.tiles import WIDTH, tile_path
-from indelible.core.macs import Macs
+from indelible.core.macs import Macs, is_after_losses, losses_needed
 from indelible.core.ports import Store
 from indelible.core.verifying.bodies import EffectBody, quoted, read_effect_body
 from indelible.core.verifying.examination import Row
@@ -101,15 +101,17 @@ class LiveEvidence(Evidence):
                 return False
             places |= {(entry.run_id, entry.seq): entry.hash for entry in entries}
         try:
-            return all(self._is_by_holder(macs, *place, hash_) for place, hash_ in places.items())
+            losses = losses_needed(macs.newest, signed)
+            return all(self._is_by_holder(macs, losses, *place, hash_) for place, hash_ in places.items())
         except KeyUnusable:
             return False
 
-    def _is_by_holder(self, macs: Macs, run_id: str, seq: int, hash_: str) -> bool:
+    def _is_by_holder(self, macs: Macs, losses: int, run_id: str, seq: int, hash_: str) -> bool:
         found = self._store.events(self._tenant, run_id, seq - 1, 1)
         if not found or found[0].seq != seq:
             return False
-        return is_by_holder(macs, Waiting(run_id, seq, bytes.fromhex(hash_), found[0].body, found[0].mac))
+        one = Waiting(run_id, seq, bytes.fromhex(hash_), found[0].body, found[0].mac)
+        return is_by_holder(macs, one) and is_after_losses(found[0].read()["type"], found[0].mac, losses)
 
     def _read_memory(self) -> TreeHead | None:
         compare = self._store.compare

@@ -164,6 +164,8 @@ class SheetTable:
         self._store = store
         self._tenant = tenant
         self._told = told
+        self.in_question: set[str] = set()
+        """Names what gives nothing since a declared loss, until a person gives or applies it again."""
 
     def _rows(self, kind: str) -> Iterator[Sheet]:
         return every_sheet(self._store, self._tenant, SheetFilter(kind=kind, limit=_PAGE))
@@ -253,7 +255,9 @@ class SheetTable:
             one = told.pop(row.id, None)
             why: str | None = "two rows name one event" if place in seen else None
             seen.add(place)
-            if row.body is None:
+            if row.body is None and self._is_in_question(row, one):
+                self.in_question.add(f"{kind} {row.id}")
+            elif row.body is None:
                 why = why or (None if (kind, place) in self._told.erased else "no event tells of its state")
             elif one is None or place != one.place or not self._is_version(row, one):
                 why = why or "its row names another event than the newest that tells of it"
@@ -264,6 +268,12 @@ class SheetTable:
         for id_, one in told.items():
             found[f"{kind} {id_}"] = (one.place, "it is gone from its table")
         return found
+
+    def _is_in_question(self, row: Sheet, told: ToldSheet | None) -> bool:
+        """Say whether a row is the newest that is told after a declared loss, and older than what is remembered."""
+        if not self._told.is_continued or row.row_version is None:
+            return False
+        return told is not None and told.place == (row.run_id, row.seq) and row.row_version < row.version
 
     def _is_version(self, row: Sheet, told: ToldSheet) -> bool:
         """Say whether a row has the version that was told; no event tells which versions of a policy a loss took."""

@@ -67,6 +67,11 @@ class Tables:
         self._compare_permissions(examination)
         for run in examination.tally.runs_lacking():
             self._explain_absent(unquoted(run), examination)
+        self.remarks += [
+            f"{name} is in question since the loss that was declared: a newer one is lost, so it gives nothing until "
+            "a person gives or applies it again"
+            for name in sorted(self._sheets.in_question)
+        ]
         if kinds := self._sheets.uncompared:
             self.remarks.append(
                 f"what the ledger keeps of each {' and each '.join(kinds)} beside the record was not compared with it, "

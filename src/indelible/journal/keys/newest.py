@@ -91,16 +91,20 @@ class NewestVersions:
 
     def reset(self) -> None:
         """Forget all but rights and ends: the ledger goes on from an older state, as a person said."""
-        with self._reading:
-            self._seen = _outlasting(self._seen)
-            if self._path is None:
-                self._kept = _outlasting(self._kept)
+        self.forget()
         if self._path is None:
             return
         with self._writing(self._path):
             self._read_on()
             rows = [each for of_kind in _outlasting(self._kept).values() for each in of_kind.items()]
             self._write(self._emptied + 1, self._written + 1, rows)
+
+    def forget(self) -> None:
+        """Forget what was noted here of anything but rights and ends, and what is kept in memory alone."""
+        with self._reading:
+            self._seen = _outlasting(self._seen)
+            if self._path is None:
+                self._kept = _outlasting(self._kept)
 
     @contextmanager
     def _writing(self, path: Path) -> Iterator[None]:

@@ -154,13 +154,16 @@ class KeyRing:
 
     # ── changing ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def create(self, tenant: str = DEFAULT_TENANT) -> RingKey:
-        """Makes the first key and says where it is; one that is there already stays."""
+    def create(self, tenant: str = DEFAULT_TENANT, origin: str | None = None) -> RingKey:
+        """Makes the first key and says where it is; one that is there already stays.
+
+        `origin` is what the tenant's journal is called, if it came from another ledger.
+        """
         with locked(self.folder):
             if (there := self.current()) is not None:
                 return there
             made = self._make("current")
-        vkey = PublicKey(log_name(self.ledger_name, tenant), made.raw).vkey
+        vkey = PublicKey(origin or log_name(self.ledger_name, tenant), made.raw).vkey
         log.warning(
             "made the key that signs this ledger's journal: %s (back it up). Auditors verify with its public part, "
             "for tenant %s: %s",

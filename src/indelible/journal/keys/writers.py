@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from indelible.core.journal.notes import log_name
-from indelible.core.macs import KEY_BYTES, Macs, derived_key
+from indelible.core.macs import KEY_BYTES, Macs, derived_key, losses_kept
 from indelible.core.ports import Begin, Store
 from indelible.errors import KeyUnusable
 from indelible.journal.examining import Examiner
@@ -207,6 +207,7 @@ def copy_writer_keys(old: str, new: str, tenant: str, origin: str) -> Path | Non
     with locked(target):
         is_new = not path.exists()
         write_private(path, keys.export(tenant, with_rights=True, origin=origin).encode())
+    NewestVersions(target / _RIGHTS / file_name(tenant)).keep(losses_kept(keys(tenant).newest))
     return path if is_new else None
 
 
