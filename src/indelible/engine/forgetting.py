@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from indelible.core.effects.calls import check_run_id
 from indelible.core.effects.effect import Actor
+from indelible.core.effects.identity import Ref
 from indelible.core.privacy.forgetting import Erasure, Hold
 from indelible.core.privacy.redaction import Redactor, Rule, Screen, subject_mark
-from indelible.core.effects.identity import Ref
 from indelible.engine.engine import Engine
 from indelible.errors import BadCall
 from indelible.journal.erasures.erasing import Eraser
