@@ -20,6 +20,7 @@ from indelible import Ledger, migrate
 from indelible.cli.doctor import postgres as doctor_postgres
 from indelible.cli.doctor import sqlite as doctor_sqlite
 from indelible.cli.doctor.command import check_clock, check_framework, check_python, check_skew
+from indelible.errors import Misconfigured
 from indelible.integrations.instrument import FRAMEWORKS
 from tests.cli.asking import SOON, ask, await_end
 from tests.cli.conftest import Cli, call
@@ -52,6 +53,22 @@ def test_a_folder_without_a_ledger_is_fine_and_stays_empty(cli: Cli, tmp_path: P
     assert "none yet at .indelible/ledger.db" in cli("doctor").out
     assert list(tmp_path.iterdir()) == []
     assert "in memory" in cli("doctor", "--url", ":memory:").out
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "circle"])
+def test_81_what_is_no_file_at_the_place_of_the_database_is_refused(cli: Cli, tmp_path: Path, kind: str) -> None:
+    """On a pipe it hung, for ever; of a link that leads to itself it said that all is well."""
+    file = tmp_path / "odd.db"
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to(file)
+    said = cli("doctor", "--url", f"sqlite:///{file}", code=None)
+    assert said.code == 1
+    assert ("is a pipe" if kind == "pipe" else "leads in a circle") in said.out
+    assert "name a file" in said.out
+    with pytest.raises(Misconfigured, match="name a file"):
+        Ledger.open(f"sqlite:///{file}")
+    assert cli("migrate", "--url", f"sqlite:///{file}", code=None).code != 0
+    assert list(tmp_path.glob("odd.db*")) == [file]
 
 
 def test_effects_in_doubt_are_counted(cli: Cli, ids: dict[str, str]) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from indelible import migrate
+from indelible import Ledger, migrate
 
 _FORKS_IN_A_FIRST_CALL = """
 import os, signal, sys, threading
@@ -46,6 +46,47 @@ def test_49_a_child_forked_during_the_first_call_of_another_thread_makes_its_cal
     migrate(store_url)
     done = subprocess.run([sys.executable, "-c", _FORKS_IN_A_FIRST_CALL, store_url], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+_LOADS_NOTHING_IN_CALLS = """
+import sys, threading
+from datetime import timedelta
+from indelible import Ledger, ToolCall
+from indelible.errors import ApprovalPending
+
+def call(number, **words):
+    made = ToolCall(run_id="r", tool="x", args={"number": number})
+    return ledger.run(made, lambda effect: number, side_effect="payment", **words)
+
+def calls():
+    assert call(1) == call(1) == 1
+    assert call(2, timeout=timedelta(seconds=60)) == 2
+    try:
+        call(3, approval="required", wait=False)
+    except ApprovalPending as asked:
+        ledger.approve(asked.approval.id, digest=asked.approval.digest, by="ana")
+    assert call(3, approval="required") == 3
+    done.append(True)
+
+ledger, done = Ledger.open(sys.argv[1], seal=False, await_inclusion=False), []
+before = set(sys.modules)
+first = threading.Thread(target=calls)
+first.start()
+first.join()
+assert done
+print(*sorted(name for name in set(sys.modules) - before if name.startswith(("indelible", "cryptography"))))
+"""
+
+
+def test_49_a_call_imports_nothing_so_that_a_fork_beside_it_locks_no_module(store_url: str) -> None:
+    """A child that was forked while a thread imported a library of ciphers hung in its first call, for ever."""
+    migrate(store_url)
+    with Ledger.open(store_url, seal=True) as ledger:
+        ledger.apply_policy({"rules": [{"name": "all", "then": "allow"}], "people": {"ana": {}}}, by="ana")
+        ledger.seal()
+    told = [sys.executable, "-c", _LOADS_NOTHING_IN_CALLS, store_url]
+    done = subprocess.run(told, capture_output=True, check=False, text=True)
+    assert (done.stdout.split(), done.returncode) == ([], 0), done.stderr
 
 
 _FORKS_WHILE_LOCKS_ARE_HELD = """

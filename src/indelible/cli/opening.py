@@ -200,6 +200,8 @@ def tables_in(path: str) -> set[str] | None:
     """Return the names of a SQLite file's tables; None if it cannot be read."""
     import apsw
 
+    if not Path(path).is_file():  # opening a pipe waits for its other end
+        return None
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
         try:

@@ -145,6 +145,7 @@ class OpenedDesk(Desk):
                 authenticate_rows(store, keys, tenant)
                 note_rights(store, tenant)
                 compare_before_writing(store, keys, signer)
+                _load_what_calls_need(store, tenant)
             redaction_key = RedactionKey(store, keys)
             view: EncryptingStore | None = None
             if encrypt and is_remote(store.address):
@@ -195,6 +196,21 @@ def migrate(url: str | None = None, *, writer_keys: bool = True, keys: str | Pat
     """
     folder = resolved_keys(keys)
     return migrate_store(url, expected_in(folder), key_maker(folder) if writer_keys else None)
+
+
+def _load_what_calls_need(store: Store, tenant: str) -> None:
+    """Import what calls may need while the ledger is opened, and not in whichever thread calls first.
+
+    A process that forks while another thread imports a module leaves its child that module locked for ever.
+    """
+    import cryptography.exceptions
+    import cryptography.hazmat.primitives.asymmetric.ed25519  # noqa: F401
+
+    import indelible.core.privacy.encryption
+
+    if store.macs is None or store.macs(tenant).newest.versions("policy"):
+        import indelible.core.policy.merging
+        import indelible.core.policy.policy  # noqa: F401
 
 
 def _channels(channels: Sequence[Channel], hook: Hook | None) -> Sequence[Channel]:

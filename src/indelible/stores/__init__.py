@@ -77,6 +77,13 @@ def open_store(
     return SqliteStore(path, clock=clock, wakeups=wakeups, expect=expect, begin=begin)
 
 
+def check_sqlite_file(path: str) -> None:
+    """Raise `Misconfigured` where something else than a file of its own lies at a SQLite ledger's place."""
+    from indelible.stores.sqlite.connections import check_alone
+
+    check_alone(path)
+
+
 def _existing(address: str, expect: Expect | None) -> Expect:
     """Return what a store asks that begins no ledger."""
 

@@ -19,9 +19,9 @@ from indelible.cli.behind import store_behind
 from indelible.cli.doctor import approvals, journal
 from indelible.cli.doctor.command import Check, Verdict, check_added, check_effects, check_newest, told
 from indelible.cli.opening import MAKE_ONE, Where, holds_ledger, open_to_read
-from indelible.errors import IndelibleError
+from indelible.errors import IndelibleError, Misconfigured
 from indelible.journal.keys.places import expected_in
-from indelible.stores import sqlite_path
+from indelible.stores import check_sqlite_file, sqlite_path
 
 # From this one on, SQLite does not lose acknowledged commits in WAL mode when two connections checkpoint.
 SAFE_FOR_WAL = (3, 51, 3)
@@ -46,6 +46,11 @@ def examine(place: Where) -> Iterator[Check]:
 def examine_file(path: Path, place: Where) -> Iterator[Check]:
     """Looks at the file, from the outside to the inside; stops where looking further makes no sense."""
     yield from check_disk(path)
+    try:
+        check_sqlite_file(str(path))
+    except Misconfigured as error:
+        yield told("ledger", error)
+        return
     if not path.exists() or path.stat().st_size == 0:
         try:
             expected_in(None)(str(path), None)

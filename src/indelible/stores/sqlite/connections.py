@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -63,16 +64,24 @@ def make_file(path: str) -> None:
 
 
 def check_alone(path: str) -> None:
-    """Raises unless the file has this one name, in a folder that is its own: there lies the log of what it holds.
+    """Raises unless it is a file that has this one name, in a folder that is its own: there lies its log.
 
     Under a second name, or where only the file is mounted, another log is used, and what is in the first is not seen.
     """
-    file = Path(path).resolve()
-    if not file.exists():
+    try:
+        found = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
         return
-    if file.is_dir():
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise Misconfigured(f"{path} is a symbolic link that leads in a circle; name a file") from error
+    file = Path(path).resolve()
+    if stat.S_ISDIR(found.st_mode):
         raise Misconfigured(f"{file} is a folder; name a file in it, such as {file / 'ledger.db'}")
-    if file.stat().st_nlink > 1:
+    if not stat.S_ISREG(found.st_mode):
+        raise Misconfigured(f"{file} is a pipe, a socket or a device; name a file")
+    if found.st_nlink > 1:
         raise Misconfigured(
             f"{file} is a hard link, and under its other name it is another ledger; make a copy instead"
         )
