@@ -955,8 +955,8 @@ _NOTIFY = (
         promise="deploy.md: --retain 90d erases what ended longer ago, and nothing younger",
         file="engine/upkeep.py",
         where="Upkeep._prune",
-        old="before = engine.mint.stamp(SYSTEM).at - retain",
-        new="before = engine.mint.stamp(SYSTEM).at",
+        old='before = engine.store.look([Ref(tenant, "", "")]).now - retain',
+        new='before = engine.store.look([Ref(tenant, "", "")]).now',
         tests=("tests/server/test_worker.py", "tests/cli/test_journal.py"),
     ),
     Bug(
