@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from crewai import Agent, Crew, Flow, Process, Task
+from crewai import LLM, Agent, Crew, Flow, Process, Task
+from crewai import llm as llm_module
 from crewai.agents.agent_builder.base_agent import BaseAgent
 from crewai.agents.crew_agent_executor import CrewAgentExecutor
 from crewai.events.event_bus import crewai_event_bus
@@ -695,6 +697,91 @@ def test_88_run_of_a_tool_that_is_given_to_a_model_asks(ledger: Ledger, by: str)
     with instrument(ledger, **STRICT), ledger.in_run("order-1"):
         handed(Bank().run if by == "instrument" else run)
     assert [effect.tool for effect in ledger.effects()] == ["bank"]
+
+
+def lite(monkeypatch: pytest.MonkeyPatch, name: str) -> LLM:
+    """Return a model of LiteLLM that calls this function."""
+    called_ = SimpleNamespace(id="c1", type="function", function=SimpleNamespace(name=name, arguments='{"order": "1"}'))
+    message = SimpleNamespace(content=None, tool_calls=[called_])
+    answer = SimpleNamespace(choices=[SimpleNamespace(message=message, finish_reason="tool_calls")], id="r1")
+
+    async def awaited(**_: Any) -> Any:
+        return answer
+
+    fake = SimpleNamespace(
+        completion=lambda **_: answer,
+        acompletion=awaited,
+        drop_params=True,
+        callbacks=[],
+        success_callback=[],
+        _async_success_callback=[],
+    )
+    monkeypatch.setattr(llm_module, "_ensure_litellm", lambda: True)
+    monkeypatch.setattr(llm_module, "litellm", fake)
+    for absent in ("get_supported_openai_params", "supports_response_schema"):
+        monkeypatch.setattr(llm_module, absent, None)
+    for kind in ("Choices", "LiteLLMDelta", "Message", "ModelResponseBase"):
+        monkeypatch.setattr(llm_module, kind, type(None))
+    return LLM(model="litellm_proxy/m", is_litellm=True, base_url="http://127.0.0.1:9", api_key="none")
+
+
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_88_a_function_that_is_given_to_a_model_of_litellm_is_named(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, is_awaited: bool
+) -> None:
+    def pay(order: str) -> str:
+        DONE.append(f"paid {order}")
+        return "paid"
+
+    model = lite(monkeypatch, "pay")
+
+    def asks(function: Any) -> Any:
+        words = {"available_functions": {"pay": function}}
+        return asyncio.run(model.acall("go", **words)) if is_awaited else model.call("go", **words)
+
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"):
+        with pytest.raises(BadCall):
+            asks(pay)
+        assert (DONE, ledger.effects()) == ([], [])
+        assert asks(Bank().run) == "charged"
+        assert [effect.tool for effect in ledger.effects()] == ["bank"]
+    DONE.clear()
+    with instrument(ledger) as report, ledger.in_run("order-1"):
+        assert (asks(pay), DONE) == ("paid", ["paid 1"])
+        assert report.seen_unguarded == ("CrewAI: pay (functions given to a model)",)
+
+
+class Steps(Flow[Any]):
+    """Has a method that somebody else calls."""
+
+    @start()
+    def pay(self, output: Any = None) -> str:
+        """Pays."""
+        DONE.append("paid")
+        return "paid"
+
+
+@tool
+def pays_back(output: Any) -> str:
+    """Pays."""
+    DONE.append("paid")
+    return "paid"
+
+
+CALLED_BACK: dict[str, Callable[[], Any]] = {
+    "a tool's function": lambda: pays_back.func,
+    "what a tool does": lambda: pays_back._run,
+    "a method of a flow": lambda: Steps().pay,
+}
+
+
+@pytest.mark.parametrize("what", CALLED_BACK)
+def test_88_a_method_of_crewai_over_a_function_of_the_program_is_named(ledger: Ledger, what: str) -> None:
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"):
+        with pytest.raises(BadCall, match="callbacks"):
+            crew_of(agent_of(), step_callback=CALLED_BACK[what]()).kickoff()
+        crew_of(agent_of(), step_callback=pays_back.run).kickoff()
+    assert DONE == []
 
 
 @pytest.mark.parametrize("is_strict", [False, True])

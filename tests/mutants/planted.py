@@ -411,8 +411,8 @@ _KEYS = (
         promise="reference/macs.md: a holder of the effects key alone makes no right",
         file="core/macs.py",
         where="Macs._is_written_by_holder",
-        old='return right.uses <= int.from_bytes(uses, "big") and self._verify(message, signature)',
-        new='return right.uses <= int.from_bytes(uses, "big")',
+        old="if right.uses > number or not self._verify(message, signature):",
+        new="if right.uses > number:",
         tests=("tests/journal/test_writer_keys.py", "tests/core/test_macs.py"),
     ),
     Bug(
@@ -1393,8 +1393,8 @@ _SECOND_ROUND = (
         promise="reference/macs.md: a holder of the effects key alone gives a grant no more uses",
         file="core/macs.py",
         where="Macs._is_written_by_holder",
-        old='return right.uses <= int.from_bytes(uses, "big") and self._verify',
-        new="return self._verify",
+        old="if right.uses > number or not self._verify(message, signature):",
+        new="if not self._verify(message, signature):",
         tests=("tests/core/test_macs.py", "tests/journal/test_98_sql_attacks.py"),
     ),
     Bug(

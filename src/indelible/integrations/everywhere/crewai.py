@@ -215,10 +215,10 @@ def _structured(gate: LedgerTools) -> list[Callable[[], Undo]]:
 
     @functools.wraps(parse)
     def parsed(tools: list[Any]) -> list[CrewStructuredTool]:
-        found: list[CrewStructuredTool] = parse(
-            [_behind(gate, tool) if isinstance(tool, BaseTool) else tool for tool in tools]
+        made: list[CrewStructuredTool] = parse(
+            [_behind(gate, one) if isinstance(one, BaseTool) else one for one in tools]
         )
-        return found
+        return made
 
     @functools.wraps(invoke)
     def invoked(self: CrewStructuredTool, input: Any, config: Any = None, **words: Any) -> Any:  # noqa: A002 - its word
