@@ -36,6 +36,7 @@ def test_a_run_for_programs(cli: Cli, ids: dict[str, str], tmp_path: Path) -> No
         "events": 4,
         "payloads": told["payloads"],
         "withheld": 0,
+        "erased_since": 0,
         "not_covered": 0,
     }
 
