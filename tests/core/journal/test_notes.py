@@ -29,6 +29,7 @@ from indelible.core.journal.notes import (
     parse_note,
     parse_vkey,
     sign_note,
+    tenant_named,
     unbase64,
 )
 from indelible.errors import BadNote
@@ -461,6 +462,8 @@ def test_base64_has_one_way_to_be_written(content: bytes, data: st.DataObject) -
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"]), min_size=1, max_size=30))
 def test_the_name_of_any_tenants_journal_may_name_a_key_and_begin_a_head(tenant: str) -> None:
     name = log_name("ledger-0123456789ab", tenant)
+    assert tenant_named("ledger-0123456789ab", name) == tenant
+    assert tenant_named("ledger-0123456789a", name) is None
     assert is_key_name(name)
     assert parse_head(TreeHead(name, 1, ROOT).text).origin == name
 
