@@ -252,6 +252,18 @@ def test_53_a_payment_that_a_person_reopened_is_asked_about_in_another_turn(ledg
     assert ledger.run(mail("m1"), send, side_effect="payment") == 2
 
 
+def test_53_what_failed_again_for_one_turn_is_tried_in_the_next_as_if_it_was_not_reopened(
+    ledger: Driver,
+) -> None:
+    send = Mails(Refused("card limit reached"), Refused("card limit reached"))
+    for _ in range(2):
+        with pytest.raises(Refused):
+            ledger.run(mail("m1"), send, side_effect="payment")
+        for failed in ledger.effects(status="failed") if send.entries == 1 else ():
+            ledger.retry(failed.id, by="ana", reason="the limit was raised")
+    assert ledger.run(mail("m3"), send, side_effect="payment", on_repeat="refuse") == 3
+
+
 def test_53_function_calls_that_are_open_run_once_in_the_next_turn(store_url: str) -> None:
     indelible.migrate(store_url)
     sent: list[str] = []

@@ -49,6 +49,11 @@ def is_reopened(effect: Effect) -> bool:
     return _NO_MORE in _turns_of(effect)
 
 
+def is_made_elsewhere(effect: Effect) -> bool:
+    """Say whether another turn made this call, or may make it at any moment, for a person reopened it."""
+    return effect.status == "succeeded" or (is_reopened(effect) and effect.status not in ENDED)
+
+
 def first_turn(turn: str | None) -> str | None:
     """Return what a new effect notes of the turn that opens it."""
     return None if turn is None else _written([turn])

@@ -84,7 +84,7 @@ from indelible.core.effects.requests import (
     Walk,
 )
 from indelible.core.effects.tightening import at_least
-from indelible.core.effects.turns import is_reopened, looks_repeated
+from indelible.core.effects.turns import is_made_elsewhere, looks_repeated
 from indelible.core.journal.set_back import way_out
 from indelible.core.policy.verdicts import UNREAD_LIMITS
 from indelible.core.privacy.redaction import Screen
@@ -360,7 +360,7 @@ def _repeat(
     made: Effect | None = None
     number = -1 if is_first_here else 0
     while True:
-        made = earlier if earlier.status == "succeeded" or is_reopened(earlier) else made
+        made = earlier if is_made_elsewhere(earlier) else made
         if made is not None and handling.on_repeat == "refuse":
             yield from _check_stands(made, judged)
             raise RepeatRefused(
