@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import threading
 import time
@@ -17,6 +19,7 @@ from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes,
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.google_tool import GoogleTool
+from google.adk.tools.openapi_tool.openapi_spec_parser import rest_api_tool
 from google.adk.tools.openapi_tool.openapi_spec_parser.openapi_toolset import OpenAPIToolset
 from google.adk.tools.openapi_tool.openapi_spec_parser.tool_auth_handler import ToolContextCredentialStore
 from google.adk.tools.tool_context import ToolContext
@@ -258,6 +261,37 @@ def test_83_a_lost_answer_that_the_tool_s_own_function_hands_on_is_in_doubt(
         return await inner.run_async(args={"amount": amount}, tool_context=tool_context)
 
     Played(ledger, PAY, tools=[pay], run="r", side_effect="payment").begin()
+    assert (done, status_of(ledger)) == (["paid"], ["in_doubt"])
+
+
+def test_83_a_request_that_is_not_sent_says_nothing_of_what_the_tool_did_before(ledger: Ledger, bank: str) -> None:
+    """A function that had paid was "nothing happened", and was entered again."""
+
+    async def pay(amount: int, tool_context: ToolContext) -> Any:
+        """Pays, and tells a host that is not there."""
+        words: dict[str, Any] = {"args": {"amount": amount}, "tool_context": tool_context}
+        (paying,) = await toolset(bank).get_tools()
+        await paying.run_async(**words)
+        (telling,) = await toolset(bank, allow_private_network_access=False).get_tools()
+        return await telling.run_async(**words)
+
+    Played(ledger, PAY, tools=[pay], run="r", side_effect="payment").begin()
+    assert done == ["paid"]
+    assert status_of(ledger) != ["ready"]
+
+
+def test_83_a_lost_answer_is_heard_also_where_a_tracer_stands_at_adk_s_client(
+    ledger: Ledger, bank: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = inspect.unwrap(rest_api_tool._request)  # a tracer that was there before the ledger
+
+    @functools.wraps(plain)
+    async def traced(**words: Any) -> Any:
+        return await plain(**words)
+
+    monkeypatch.setattr(rest_api_tool, "_request", traced)
+    monkeypatch.setattr(Bank, "how", "waits")
+    Played(ledger, PAY, tools=[toolset(bank)], run="r", side_effect="payment").begin()
     assert (done, status_of(ledger)) == (["paid"], ["in_doubt"])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import sys
 from contextlib import suppress
@@ -305,6 +306,19 @@ def blocking_router(client: MCPClient) -> Any:
         return client.call_tool_sync("x", "charge", {"amount": amount}, read_timeout_seconds=timedelta(seconds=5))
 
     return charge
+
+
+def test_83_strands_a_client_of_the_program_s_own_is_heard(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kind of client that writes its own method was heard nowhere."""
+    plain = MCPClient.call_tool_async
+
+    async def own(self: Any, *args: Any, **words: Any) -> Any:
+        return await inspect.unwrap(plain)(self, *args, **words)
+
+    monkeypatch.setattr(MCPClient, "call_tool_async", own)
+    terms = {"side_effect": "payment", "failed_on": ToolError}
+    assert strand(ledger, "dies", terms).stop_reason == "interrupt"
+    assert (paid(), [one.status for one in ledger.effects()]) == (1, ["in_doubt"])
 
 
 @pytest.mark.parametrize("through", [router, blocking_router])

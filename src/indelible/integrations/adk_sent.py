@@ -35,7 +35,8 @@ class Sent:
     """
 
     tool: BaseTool
-    is_begun: bool = False
+    begun: int = 0
+    """How many acts began, without the requests that ADK refused to send."""
     raised: Exception | None = None
     """What the tool's own function raised."""
     lost: Exception | None = None
@@ -50,13 +51,16 @@ class Sent:
         if self.lost or self.raised:
             return self.lost or self.raised
         is_made, told = any(result is one for one in self.made), ToolError(_text_in(result))
-        if not self.is_begun and (is_made or _enters_itself(self.tool)):
+        if not self.begun and (is_made or _enters_itself(self.tool)):
             return NothingHappened(str(told))
         is_theirs = isinstance(self.tool, FunctionTool) and is_adks(self.tool.func)
         return told if is_made or is_theirs or result.get("isError") is True else None
 
 
 _sent: ContextVar[Sent | None] = ContextVar("indelible_adk_sent", default=None)
+_refused: ContextVar[Exception | None] = ContextVar("indelible_adk_refused", default=None)
+_at_rest: list[Any] = []
+"""What stands at ADK's client of REST APIs."""
 
 
 @contextmanager
@@ -114,7 +118,7 @@ class _Noting(AtTool):
         sent = _sent.get()
         if sent is None or sent.tool is not self._tool:
             return await self._plain(*args, **words)
-        sent.is_begun = True
+        sent.begun += 1
         try:
             return await self._plain(*args, **words)
         except Exception as error:
@@ -143,8 +147,8 @@ class _AtGenerator(_Noting):
 def _stand_at_rest() -> None:
     """Stand where ADK calls REST APIs: several kinds of tools have one such client inside."""
     rest: Any = sys.modules.get(_REST)
-    if rest is None or hasattr(rest._request, "__wrapped__"):
-        return
+    if rest is None or inspect.unwrap(rest._request, stop=_at_rest.__contains__) in _at_rest:
+        return  # another library may have wrapped what stands there
     request, validate, call = rest._request, rest._validate_url, rest.RestApiTool.call
 
     @functools.wraps(request)
@@ -152,22 +156,23 @@ def _stand_at_rest() -> None:
         sent = _sent.get()
         if sent is None:
             return await request(**words)
-        sent.is_begun = True
+        sent.begun += 1
+        _refused.set(None)
         try:
             return await request(**words)
         except Exception as error:
-            if sent.is_begun:
+            if _refused.get() is None:
                 sent.lost = error
+            else:
+                sent.begun -= 1
             raise
 
     @functools.wraps(validate)
     async def validated(*args: Any, **words: Any) -> Any:
         try:
             return await validate(*args, **words)
-        except Exception:
-            sent = _sent.get()
-            if sent is not None:
-                sent.is_begun = False  # it was not sent
+        except Exception as error:
+            _refused.set(error)  # the request that asked is not sent
             raise
 
     @functools.wraps(call)
@@ -177,6 +182,7 @@ def _stand_at_rest() -> None:
             sent.made.append(result)
         return result
 
+    _at_rest.append(requested)
     rest._request, rest._validate_url, rest.RestApiTool.call = requested, validated, called
 
 

@@ -52,7 +52,7 @@ from indelible.integrations.model_turns import MODEL_INVOKED, Turn
 from indelible.integrations.models import shown_of
 from indelible.integrations.results import ToolError as ToolError
 from indelible.integrations.results import text_in
-from indelible.integrations.strands_lost import hear_clients, noting_lost
+from indelible.integrations.strands_lost import hear_clients, is_lost, noting_lost
 from indelible.integrations.strands_ways import note_agent, note_model
 from indelible.integrations.telling import heard_of
 from indelible.integrations.terms import (
@@ -320,7 +320,8 @@ class _Entry(Entry):
                 raise MayHaveHappened("the tool was entered, and no result came of it")
             if self._live.tool_result["status"] == "error":
                 error = self._live.exception or ToolError(_text_of(self._live))
-                if lost:
+                is_of_server = isinstance(tool, MCPAgentTool)
+                if lost or (is_of_server and is_lost(tool.mcp_client, self._live.tool_result)):
                     raise_doubt(error, effect)
                 raise error
         return {"gave": _kept(self._live.tool_result["content"])}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,6 +11,8 @@ from typing import Any
 
 from strands.tools.mcp import MCPClient
 
+_at_clients: list[Any] = []
+"""What stands at the SDK's client."""
 _lost: ContextVar[list[Any] | None] = ContextVar("indelible_strands_lost", default=None)
 
 
@@ -26,8 +29,8 @@ def noting_lost() -> Iterator[list[Any]]:
 
 def hear_clients() -> None:
     """Hear what the SDK's clients of MCP servers make results of, for all tools that call by them."""
-    if hasattr(MCPClient.call_tool_sync, "__wrapped__"):
-        return
+    if inspect.unwrap(MCPClient.call_tool_sync, stop=_at_clients.__contains__) in _at_clients:
+        return  # another library may have wrapped what stands there
     plain, awaited = MCPClient.call_tool_sync, MCPClient.call_tool_async
 
     @functools.wraps(plain)
@@ -48,6 +51,7 @@ def hear_clients() -> None:
             _note(self, result)
         return result
 
+    _at_clients.append(call_tool_sync)
     MCPClient.call_tool_sync, MCPClient.call_tool_async = call_tool_sync, call_tool_async
 
 
@@ -57,8 +61,11 @@ def _note(client: Any, result: Any) -> None:
     The SDK makes results of lost answers, without `isError`. With tasks, its results have `isError` as well.
     """
     found = _lost.get()
-    is_error = result is None or result["status"] == "error"
-    if found is None or not is_error:
-        return
-    if result is None or not result.get("isError") or result.get("cancelled") or client._is_tasks_enabled():
+    if found is not None and (result is None or is_lost(client, result)):
         found.append(result)
+
+
+def is_lost(client: Any, result: Any) -> bool:
+    """Say whether a result is an error that the server did not report."""
+    is_reported = result.get("isError") is True and not result.get("cancelled") and not client._is_tasks_enabled()
+    return result["status"] == "error" and not is_reported
