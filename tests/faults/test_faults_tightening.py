@@ -131,6 +131,21 @@ def in_euros(function: Any) -> Any:
     return functools.update_wrapper(functools.partial(function, currency="eur"), function)
 
 
+def test_39_a_tool_of_another_ledger_keeps_its_demands(store_url: str) -> None:
+    ran: list[int] = []
+
+    def wire(amount: int) -> str:
+        ran.append(amount)
+        return "wired"
+
+    migrate(store_url)
+    with Ledger.open(store_url, run="r") as one, Ledger.open(store_url, run="r") as other:
+        asks = one.tool(side_effect="payment", approval="required")(wire)
+        with pytest.raises(ApprovalPending):
+            other.run(asks.bind(8), asks.handler, wait=False)
+    assert ran == []
+
+
 @pytest.mark.parametrize("again", [timed, in_euros])
 @pytest.mark.parametrize("door", ["object", "bound"])
 def test_39_a_tool_object_keeps_its_demands_when_its_function_becomes_a_tool_again(

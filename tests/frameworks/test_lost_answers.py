@@ -33,7 +33,7 @@ from strands import Agent as StrandsAgent
 from strands import tool as strands_tool
 from strands.tools.mcp import MCPClient
 
-from indelible import Ledger, instrument
+from indelible import Ledger, NothingHappened, Refused, instrument
 from indelible.errors import BadCall
 from indelible.integrations.adk import LedgerPlugin as AdkPlugin
 from indelible.integrations.crewai import LedgerTools
@@ -335,6 +335,21 @@ def test_83_strands_a_lost_answer_that_a_tool_hands_on_is_in_doubt(
 def test_83_strands_an_error_of_the_server_that_a_tool_hands_on_is_the_tools(ledger: Ledger) -> None:
     strand(ledger, "refuses", {"side_effect": "payment", "failed_on": ToolError}, router)
     assert (paid(), [one.status for one in ledger.effects()]) == (1, ["failed"])
+
+
+@pytest.mark.parametrize(("says", "status"), [(NothingHappened, "ready"), (Refused, "failed")])
+def test_83_strands_what_a_tool_says_after_a_lost_answer_is_its_word(ledger: Ledger, says: Any, status: str) -> None:
+    def asking(client: MCPClient) -> Any:
+        @strands_tool
+        async def charge(amount: int) -> str:
+            """Looks for the balance first."""
+            await client.call_tool_async("x", "charge", {"amount": amount})
+            raise says("no balance")
+
+        return charge
+
+    strand(ledger, "dies", {"side_effect": "payment"}, asking)
+    assert [one.status for one in ledger.effects()] == [status]
 
 
 def test_83_strands_what_a_tool_makes_of_a_lost_answer_itself_is_its_word(ledger: Ledger) -> None:

@@ -137,16 +137,17 @@ class Preparing:
             tool_name: The tool.
             words: What the call says.
             older: The tool object that bound the call. If its function became a tool once more, both demands hold.
+                It may be of another ledger.
         """
         tool = self._tools.get(tool_name)
-        is_older = older is not None and tool is not None and older is not tool and older.options != tool.options
+        is_older = older is not None and older is not tool and (tool is None or older.options != tool.options)
         usual = self._usual_handling.get(tool_name)
         if usual is not None and not words and not is_older:
             return usual
         options = None if tool is None else tool.options
         if is_older:
             assert older is not None
-            options = merged(older.options, options, None, tool_name)
+            options = older.options if options is None else merged(older.options, options, None, tool_name)
         ledger = replace(self._options, **_OF_TOOL_CALLS) if tool_name in OWN_RECORDS else self._options
         if is_compensation(tool_name):  # its results are kept as its tool's are; it is about whom its effect is about
             redact = self._redact_of(tool_name.removesuffix(COMPENSATION))

@@ -320,8 +320,10 @@ class _Entry(Entry):
                 raise MayHaveHappened("the tool was entered, and no result came of it")
             if self._live.tool_result["status"] == "error":
                 error = self._live.exception or ToolError(_text_of(self._live))
-                is_of_server = isinstance(tool, MCPAgentTool)
-                if lost or (is_of_server and is_lost(tool.mcp_client, self._live.tool_result)):
+                raised, is_of_server = self._live.exception, isinstance(tool, MCPAgentTool)
+                is_own = raised is not None and not is_of_server  # the tool's own word, unless the client raised it
+                is_of_client = any(raised is one for one in lost) if is_own else bool(lost)
+                if is_of_client or (is_of_server and is_lost(tool.mcp_client, self._live.tool_result)):
                     raise_doubt(error, effect)
                 raise error
         return {"gave": _kept(self._live.tool_result["content"])}

@@ -18,7 +18,7 @@ _lost: ContextVar[list[Any] | None] = ContextVar("indelible_strands_lost", defau
 
 @contextmanager
 def noting_lost() -> Iterator[list[Any]]:
-    """Note what the SDK makes of answers that are lost inside."""
+    """Note what the SDK raises or makes of answers that are lost inside."""
     found: list[Any] = []
     token = _lost.set(found)
     try:
@@ -35,20 +35,22 @@ def hear_clients() -> None:
 
     @functools.wraps(plain)
     def call_tool_sync(self: Any, *args: Any, **words: Any) -> Any:
-        result = None
         try:
             result = plain(self, *args, **words)
-        finally:
-            _note(self, result)
+        except Exception as error:
+            _note(self, error)
+            raise
+        _note(self, result)
         return result
 
     @functools.wraps(awaited)
     async def call_tool_async(self: Any, *args: Any, **words: Any) -> Any:
-        result = None
         try:
             result = await awaited(self, *args, **words)
-        finally:
-            _note(self, result)
+        except Exception as error:
+            _note(self, error)
+            raise
+        _note(self, result)
         return result
 
     _at_clients.append(call_tool_sync)
@@ -56,12 +58,12 @@ def hear_clients() -> None:
 
 
 def _note(client: Any, result: Any) -> None:
-    """Note a call without a result, or with an error that the server did not report.
+    """Note what a call raised, or a result that is an error which the server did not report.
 
     The SDK makes results of lost answers, without `isError`. With tasks, its results have `isError` as well.
     """
     found = _lost.get()
-    if found is not None and (result is None or is_lost(client, result)):
+    if found is not None and (isinstance(result, Exception) or is_lost(client, result)):
         found.append(result)
 
 

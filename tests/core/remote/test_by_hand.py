@@ -107,6 +107,13 @@ def test_nothing_else_is_whatever_its_event_is_called(command: Record | Keep) ->
         by_hand(command, ANA, LATER)
 
 
+def test_60_a_stop_of_no_known_kind_is_not_written_by_hand() -> None:
+    """Every later stop would have failed on it."""
+    strange = replace(STOP, is_in_force=True, kind="gone")
+    with pytest.raises(NotPermitted):
+        by_hand(told(STOPPED, stop_sheet(strange)), ANA, LATER)
+
+
 @pytest.mark.parametrize(("event_type", "is_in_force"), [(STOPPED, True), (LET_GO, False)])
 def test_a_stop_is_in_the_name_of_who_stops(event_type: str, is_in_force: bool) -> None:
     written = by_hand(told(event_type, stop_sheet(replace(STOP, is_in_force=is_in_force))), ANA, LATER)

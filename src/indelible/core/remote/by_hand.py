@@ -15,7 +15,7 @@ from indelible.core.approvals.grants import delegation_sheet, grant_sheet, read_
 from indelible.core.commands import Keep, Record
 from indelible.core.effects.calls import OWN_RUNS
 from indelible.core.effects.effect import Actor
-from indelible.core.effects.stops import LET_GO, STOP_REF, STOPPED, read_stop, said_by, stop_sheet
+from indelible.core.effects.stops import KINDS_OF_STOPS, LET_GO, STOP_REF, STOPPED, read_stop, said_by, stop_sheet
 from indelible.core.events import facts_json
 from indelible.core.privacy.forgetting import ERASED, HOLD_LIFTED, HOLD_PLACED
 from indelible.core.remote.questions import FOR_NOBODY
@@ -105,7 +105,8 @@ def _is_ended_delegation(sheet: Sheet, actor: Actor) -> bool:
 
 
 def _is_stop(sheet: Sheet, actor: Actor) -> bool:
-    return _is_same(stop_sheet(read_stop(sheet)), sheet)
+    stop = read_stop(sheet)
+    return all(cause.kind in KINDS_OF_STOPS for cause in stop.causes) and _is_same(stop_sheet(stop), sheet)
 
 
 def _is_same(made: Sheet, sent: Sheet) -> bool:
