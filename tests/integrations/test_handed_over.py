@@ -16,6 +16,7 @@ import pytest
 from agents import Agent as OpenAIAgent
 from agents import FunctionTool, Runner, function_tool, set_tracing_disabled
 from agents.testing import ScriptedModel, assistant_message, function_call
+from agents.tool_context import ToolContext
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -486,3 +487,21 @@ async def test_91_an_edit_that_is_no_json_is_refused_before_a_tool_that_takes_js
     assert edited is not None
     assert got == []
     assert [one.status for one in await ledger.effects(tool="pay")].count("in_doubt") == 0
+
+
+async def test_38_the_context_of_a_tool_of_openai_agents_says_what_is_recorded(ledger: AsyncLedger) -> None:
+    """The function's own parameters were right, and its context still had what the model said beside them."""
+    heard: list[Any] = []
+
+    @function_tool(strict_mode=False)
+    def pay(ctx: ToolContext[Any], order: str, amount: int = 5) -> str:
+        """Pays."""
+        heard.extend([ctx.tool_arguments, None if ctx.tool_call is None else ctx.tool_call.arguments])
+        return "paid"
+
+    said = function_call("pay", {"order": "1", "to": "mallory"}, call_id="c1")
+    tools = LedgerTools(ledger, run="r", side_effect="payment").tools([pay])
+    model = ScriptedModel([[said], [assistant_message("done")]])
+    await Runner.run(OpenAIAgent(name="b", model=model, tools=tools), "pay")
+    (effect,) = await ledger.effects()
+    assert [json.loads(one) for one in heard] == [effect.args, effect.args]

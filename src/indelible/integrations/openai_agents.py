@@ -553,7 +553,7 @@ class _Entry(Entry):
         if self._at.model is not None:
             reads = functools.partial(_read, self._at.model, tool=self._at.name)
             args = self.handed_over(args, self._said, reads, functools.partial(_values, self._at.model))
-        with self.running(effect), self._saying(effect, _json_of(args)) as said:
+        with self.running(effect), self._saying(args) as said:
             with inside_tool():
                 output = await self._output(said, effect)
             if self._tool._is_agent_tool and _is_paused(self._context):
@@ -587,10 +587,11 @@ class _Entry(Entry):
         return output
 
     @contextmanager
-    def _saying(self, effect: RunningEffect, said: str) -> Iterator[str]:
-        """Let the tool's context say what an approver made of the arguments, as long as the tool runs."""
+    def _saying(self, args: Mapping[str, Any]) -> Iterator[str]:
+        """Let the tool's context say the arguments that the tool is handed, as long as it runs."""
+        said = _json_of(args)
         context, before = self._context, (self._context.tool_arguments, self._context.tool_call)
-        if not is_same(effect.args, self.call.args):
+        if not is_same(args, self._said):
             context.tool_arguments = said
             # The SDK finds the paused run of an agent as a tool by its call.
             if context.tool_call is not None and not self._tool._is_agent_tool:
