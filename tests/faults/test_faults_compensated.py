@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from indelible import AwaitingApproval, Ledger, MayHaveHappened, Refused, Succeeded, ToolCall
+from indelible.engine.preparing import Preparing
 from indelible.errors import BadCall, EffectCompensated, IndelibleError
 from indelible.integrations.telling import heard_of
 from tests.scenarios.fixtures import keys
@@ -188,7 +189,7 @@ def test_96_a_compensation_that_cannot_be_prepared_does_not_keep_the_others_back
         return "ch"
 
     inside(ledger, lambda run: [ledger.call(buy, n) for n in (1, 2)])
-    prepare = type(ledger.ledger)._prepare
+    prepare = Preparing._prepare
     refused: list[Any] = []
 
     def refuses_once(desk: Any, call: Any, words: Any = None, **more: Any) -> Any:
@@ -197,7 +198,7 @@ def test_96_a_compensation_that_cannot_be_prepared_does_not_keep_the_others_back
             raise BadCall("too large")
         return prepare(desk, call, words, **more)
 
-    monkeypatch.setattr(type(ledger.ledger), "_prepare", refuses_once)
+    monkeypatch.setattr(Preparing, "_prepare", refuses_once)
     assert [one.status for one in ledger.compensate("r1")] == ["failed", "done"]
 
 

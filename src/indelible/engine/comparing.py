@@ -100,7 +100,7 @@ def memory_finder(store: Store, keys: str | Path | None, signer: Signer | None) 
     if folder is None:
         return lambda: None
     ring = ring_folder(store.ledger_name, folder)
-    if is_private_folder(ring / "heads"):
+    if (ring / "heads").is_dir():
         import indelible.journal.keys.signer  # noqa: F401  # now: a fork while a thread imports it would lock it
     found: list[Memory] = []
 

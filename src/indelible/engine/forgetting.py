@@ -138,7 +138,7 @@ class Forgetting:
     ) -> Erasure:
         """Erases what ended before a moment, or is older than an age, by the store's clock: our own may be wrong."""
         _check_reason(reason)
-        now = self._engine.store.look([Ref(self._tenant, "", "")]).now
+        now = self._engine.store.look([Ref(self._tenant, "clock", "0" * 64)]).now
         latest = now + _CLOCKS_DIFFER
         if isinstance(before, timedelta):
             before, latest = now - before, now

@@ -112,7 +112,8 @@ class AtTool:
 class _Noting(AtTool):
     """Stands where a tool begins to act, and notes what is raised there: ADK makes results of it."""
 
-    notes: ClassVar[str]
+    notes_loss: ClassVar[bool]
+    """Whether what is raised there means that an answer is lost; else it is the tool's own word."""
 
     async def __call__(self, *args: Any, **words: Any) -> Any:
         sent = _sent.get()
@@ -122,26 +123,29 @@ class _Noting(AtTool):
         try:
             return await self._plain(*args, **words)
         except Exception as error:
-            setattr(sent, self.notes, error)
+            if self.notes_loss:
+                sent.lost = error
+            else:
+                sent.raised = error
             raise
 
 
 class _AtServer(_Noting):
     """Stands where an MCP tool calls its server."""
 
-    method, notes = "_run_async_impl", "lost"
+    method, notes_loss = "_run_async_impl", True
 
 
 class _AtFunction(_Noting):
     """Stands where a tool calls its function."""
 
-    method, notes = "_invoke_callable", "raised"
+    method, notes_loss = "_invoke_callable", False
 
 
 class _AtGenerator(_Noting):
     """Stands where a tool runs a function that yields its results."""
 
-    method, notes = "_run_generator_as_node", "raised"
+    method, notes_loss = "_run_generator_as_node", False
 
 
 def _stand_at_rest() -> None:

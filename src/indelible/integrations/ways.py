@@ -177,6 +177,11 @@ def module_of(code: Any) -> str:
     return next((one for one in inner if one.partition(".")[0] not in known), outer)
 
 
+def written_in(code: Any) -> str:
+    """Return the module of some code itself, whatever it is bound to or stands around."""
+    return _modules_of(code, [])[0]
+
+
 def _modules_of(code: Any, done: list[Any]) -> list[str]:
     """Return the module of some code, and of what it is bound to or stands around."""
     if any(code is one for one in done):

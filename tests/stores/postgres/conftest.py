@@ -12,6 +12,7 @@ import pytest
 
 from indelible.stores.postgres import PostgresStore, migrate
 from tests.stores.postgres.disturbing import Traffic
+from tests.stores.postgres.making import TENANT
 from tests.waiting import PATIENCE
 
 
@@ -24,6 +25,7 @@ def url(postgres_url: str) -> str:
 @pytest.fixture
 def store(url: str) -> Iterator[PostgresStore]:
     with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))) as store:
+        store._check_is_kept_here(TENANT)  # as before the first write of each process, so that no test counts it
         yield store
 
 

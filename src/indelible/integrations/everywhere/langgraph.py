@@ -35,7 +35,7 @@ from indelible.integrations.everywhere.reach import (
 )
 from indelible.integrations.hosted import hosted_in
 from indelible.integrations.langgraph import NAME, PROVIDER_TOOLS, ToolGate, note_provider_tools
-from indelible.integrations.ways import Watch, module_of
+from indelible.integrations.ways import Watch, written_in
 
 _TAKES = ("self", "request", "input_type", "config")
 _THEIR_OWN = ("langchain.", "langgraph.", "langchain_core.", "indelible.")
@@ -235,7 +235,7 @@ def _is_own_object(part: Any) -> bool:
 
     What the framework makes around it, as a retriever around a store, calls its methods. Callbacks are not looked at.
     """
-    package = module_of(part).partition(".")[0]
+    package = written_in(part).partition(".")[0]
     is_data = (
         isinstance(part, (Enum, BaseCallbackHandler))
         or package in sys.stdlib_module_names
@@ -246,7 +246,7 @@ def _is_own_object(part: Any) -> bool:
 
 def _objects_in(part: Any) -> list[Any]:
     """Return what an object of the framework was made around, without the data that a store or a message holds."""
-    if not f"{module_of(part)}.".startswith(("langchain.", "langgraph.", "langchain_core.")):
+    if not f"{written_in(part)}.".startswith(("langchain.", "langgraph.", "langchain_core.")):
         return []
     found = list(getattr(part, "__dict__", {}).values())
     is_data = isinstance(part, _HOLD_DATA)
@@ -272,14 +272,14 @@ def _is_changed(node: ToolNode) -> bool:
 
 def _closure_of(function: Any) -> list[Any]:
     """Return what a function of LangGraph was made around, for example a prompt that is a function."""
-    if not inspect.isfunction(function) or not module_of(function).startswith("langgraph."):
+    if not inspect.isfunction(function) or not written_in(function).startswith("langgraph."):
         return []
     found = inspect.getclosurevars(function).nonlocals.values()
     return [one for one in found if one is not function]
 
 
 def _is_theirs(part: Any) -> bool:
-    return f"{module_of(part)}.".startswith(_THEIR_OWN)
+    return f"{written_in(part)}.".startswith(_THEIR_OWN)
 
 
 def _is_behind(request: ToolCallRequest) -> bool:
