@@ -35,7 +35,6 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.effect import Effect, hash_of
 from indelible.core.effects.identity import Ref
-from indelible.core.effects.stops import STOP_REF
 from indelible.core.people.standing import place_of
 from indelible.core.policy.budgets import budget_ref, charges_json
 from indelible.core.policy.verdicts import ALLOWED
@@ -585,16 +584,12 @@ COSTLY = charging(charge(budget="is"))
         (finish(HOLDER), CHARGED, ["was"]),
         (finish(HOLDER), asked_about("processing"), []),
         (settle(), CHARGED, ["was"]),
-        (reopen(), asked_about("in_doubt"), [STOP_REF]),
+        (reopen(), asked_about("in_doubt"), []),
         (relinquish(HOLDER), asked_about("processing"), [APPROVAL]),
         (cancel(), WAITING, [APPROVAL, TOLD]),
-        (cast(PENDING), WAITING, [STOP_REF, place_of("ada"), APPROVAL, TOLD]),
-        (
-            cast(PENDING, delegation_id="dlg_1"),
-            WAITING,
-            [STOP_REF, delegation_ref("dlg_1"), place_of("ada"), APPROVAL, TOLD],
-        ),
-        (amend(PENDING, verdict=COSTLY), WAITING, [STOP_REF, "is", place_of("ada"), APPROVAL, TOLD]),
+        (cast(PENDING), WAITING, [place_of("ada"), APPROVAL, TOLD]),
+        (cast(PENDING, delegation_id="dlg_1"), WAITING, [delegation_ref("dlg_1"), place_of("ada"), APPROVAL, TOLD]),
+        (amend(PENDING, verdict=COSTLY), WAITING, ["is", place_of("ada"), APPROVAL, TOLD]),
         (attend(PENDING), WAITING, [APPROVAL, TOLD]),
     ],
 )
@@ -626,7 +621,7 @@ def keeping(sheet: Sheet) -> Keep:
 
 def test_a_fact_may_change_a_sheet() -> None:
     command = writing(given())
-    assert needed_sheets(command, None) == (given().ref, STOP_REF, place_of("ada"))
+    assert needed_sheets(command, None) == (given().ref, place_of("ada"))
     assert needed_sheets(writing(None), None) == ()
     step = next_step(command, None, NOON, SEQ)
     assert step.answer == Recorded("r", SEQ)

@@ -71,7 +71,6 @@ from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
 from indelible.core.effects.turns import joined, joins, looks_repeated, reopened
 from indelible.core.events import instant
-from indelible.core.macs import BOUND_EVENTS
 from indelible.core.moving import is_moved_away
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
 from indelible.core.policy import budgets
@@ -174,13 +173,12 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         if sheet is None:
             return ()
         # A later command of the batch may rest on what this one writes, so on those who stand behind it.
-        behind = (*places_of(command.stamp.actor), *people_behind({sheet.ref: sheet}))
-        return tuple(dict.fromkeys((sheet.ref, *_tells_of_losses(command), *behind)))
+        return tuple(dict.fromkeys((sheet.ref, *places_of(command.stamp.actor), *people_behind({sheet.ref: sheet}))))
     if isinstance(command, StartRun | Tell | SealCheckpoint | TakeRun | EndRun):
         return sheets_of_run(command)
     if isinstance(command, Open) and effect is not None and effect.status in _FINAL:
         return ()
-    needed: list[SheetRef] = [*others, *_tells_of_losses(command)]
+    needed: list[SheetRef] = [*others]
     if isinstance(command, Open):
         needed += [budget_ref(charge.budget) for charge in command.verdict.charges]
         needed += [grant_ref(grant_id) for grant_id in command.grants]
@@ -206,12 +204,6 @@ def needed_sheets(command: Command, effect: Effect | None) -> tuple[SheetRef, ..
         needed.append(approval_ref(effect.approval_id))
         needed += [] if isinstance(command, Relinquish | ShowTo) else [told_ref(effect.approval_id)]
     return tuple(dict.fromkeys(needed))
-
-
-def _tells_of_losses(command: Command) -> tuple[SheetRef, ...]:
-    """Name the stop, whose row tells of declared losses, for what is bound to them: rights, and one more attempt."""
-    is_right = isinstance(command, Record) and command.event_type in BOUND_EVENTS
-    return (STOP_REF,) if is_right or isinstance(command, CastVote | Amend | Reopen) else ()
 
 
 def brakes_of(command: Command) -> tuple[SheetRef, ...]:
