@@ -33,6 +33,7 @@ def store(url: str) -> Iterator[PostgresStore]:
 def other(url: str) -> Iterator[PostgresStore]:
     """Another process's store, as far as the database can tell."""
     with contextlib.closing(PostgresStore(url, wakeups=False, patience=timedelta(seconds=PATIENCE))) as store:
+        store._check_is_kept_here(TENANT)
         yield store
 
 
