@@ -277,7 +277,7 @@ class HttpDesk(Desk):
         self.place = place
 
     def edit(self, approval: Approval, args: dict[str, Any]) -> None:
-        told = {"args": args, "digest": approval.digest, "reason": "edited"}
+        told = {"args": json.loads(encode(args, root="args")), "digest": approval.digest, "reason": "edited"}
         assert self.place.post(f"/v1/approvals/{approval.id}/edit", told, "bob").status_code == 200
 
     def vote(self, approval: Approval, digest: str) -> bool:
