@@ -226,7 +226,7 @@ def test_killed_at_any_line_a_witness_cosigns_one_root_of_a_size(tmp_path: Path)
 
 @pytest.mark.timeout(400)
 def test_killed_among_rivals_a_witness_cosigns_one_root_of_a_size(tmp_path: Path) -> None:
-    log = Log()
+    log, cosigned = Log(), 0
     with mortal(tmp_path) as start:
         for line in range(1, 500, 25):
             size = len(log.leaves)
@@ -234,8 +234,9 @@ def test_killed_among_rivals_a_witness_cosigns_one_root_of_a_size(tmp_path: Path
             answers = at_once(send, rivals, size, start(line))
             late = [send(rival, size, start(0)) for rival in rivals]
             roots = [r for r, found in zip(rivals * 2, [*answers, *late], strict=True) if found[0] == 200]
-            assert len({one.head.root for one in roots}) == 1
+            cosigned += bool(roots)  # none where it was killed after it wrote its head down and before it answered
             _, body = get(start(0), f"/{origin_hash(ORIGIN)}/checkpoint")
             head = parse_head(parse_note(body).text)
             log = next(one for one in rivals if one.head == head)
-            assert all(one.head == head for one in roots)
+            assert all(one.head == head for one in roots), f"two roots of size {size + 1}, killed at line {line}"
+    assert cosigned > 10
