@@ -18,6 +18,7 @@ import hypothesis
 import pytest
 
 from tests.left_out import LeftOut
+from tests.order import shuffle
 from tests.postgres import PostgresServer, fresh_database
 from tests.waiting import PATIENCE
 
@@ -196,6 +197,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if why[item] is None]
+    if seed := os.environ.get("INDELIBLE_ORDER"):
+        shuffle(items, seed)
     told = LeftOut(
         Counter(reason for reason in why.values() if reason not in (None, _NEVER)),
         {str(item.path.relative_to(config.rootpath)) for item in items if item.path.is_relative_to(config.rootpath)},
