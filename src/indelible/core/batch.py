@@ -21,7 +21,7 @@ from indelible.core.commands import (
 )
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
-from indelible.core.effects.stops import stop_in, stop_version
+from indelible.core.effects.stops import STOP_REF, stop_in, stop_version
 from indelible.core.events import (
     NO_EVENTS,
     SALT_BYTES,
@@ -39,7 +39,7 @@ from indelible.core.macs import Macs
 from indelible.core.runs.commands import SET_BACK, RunNotMoved, TakeRun
 from indelible.core.runs.run import fence_ref
 from indelible.core.sheets import GUARDED, NO_SHEETS, Sheet, SheetRef, Sheets, sheet_at
-from indelible.core.steps import next_step
+from indelible.core.steps import brakes_of, next_step
 from indelible.errors import StateNotRead
 
 
@@ -59,7 +59,7 @@ class Batch:
     events: list[Event] = field(default_factory=list)
     payloads: list[Payload] = field(default_factory=list)
     stop_version: int | None = None
-    """Is the version of the tenant's stop that its claims were decided on; None when it holds none."""
+    """Is the version of the tenant's stop that it was decided on; None where nothing rests on it."""
     needs_signed: bool = False
     """Must the journal have every entry that was signed? A claim could repeat a call that is missing there, and a run
     that is taken over could go on from an old checkpoint. While effects are stopped, nothing is claimed."""
@@ -142,8 +142,9 @@ def decide(
                 state = state if is_beside else change.effect
             if change.sheets:
                 _note_sheets(batch, latest, change)
-        if isinstance(command, Open | TakeRun) and step.changes:
+        if step.changes and STOP_REF in brakes_of(command):
             batch.stop_version = stop_version(sheets)
+        if step.changes and isinstance(command, Open | TakeRun):
             batch.needs_signed = stop_in(sheets) is None
         if isinstance(command, Open) and step.changes:
             batch.unlimited.update(_unlimited(command, latest))

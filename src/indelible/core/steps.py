@@ -71,6 +71,7 @@ from indelible.core.effects.stops import STOP_REF, stop_in
 from indelible.core.effects.tightening import strictest_word
 from indelible.core.effects.turns import joined, joins, looks_repeated, reopened
 from indelible.core.events import instant
+from indelible.core.macs import BOUND_EVENTS
 from indelible.core.moving import is_moved_away
 from indelible.core.people.standing import credential_ref, place_of, places_of, standing_of, standing_on
 from indelible.core.policy import budgets
@@ -210,17 +211,24 @@ def brakes_of(command: Command) -> tuple[SheetRef, ...]:
     """Name what keeps a call from being entered, if it is there.
 
     That is the stop, the fence of a run that another ledger goes on with, and limits that its judge did not know.
-    A run is not taken over while the stop says that the database was set back.
+    A run is not taken over while the stop says that the database was set back. The row of the stop also tells of
+    declared losses, to which rights and one more attempt are bound.
 
     Every claim is decided on them, and hardly ever is one there. So a store may assume what it saw last, and have the
     write see that it is so: `Batch.stop_version` and `Batch.unlimited`.
     """
-    if isinstance(command, TakeRun):
+    if isinstance(command, TakeRun) or is_bound(command):
         return (STOP_REF,)
     if not isinstance(command, Open):
         return ()
     brakes = (STOP_REF, fence_ref(command.run_id))
     return brakes if command.knows_limits else (*brakes, limit_ref(command.run_id))
+
+
+def is_bound(command: Command) -> bool:
+    """Return whether a command may write an event that is bound to the losses declared before it."""
+    is_right = isinstance(command, Record) and command.event_type in BOUND_EVENTS
+    return is_right or isinstance(command, CastVote | Amend | Reopen)
 
 
 def _fences_of_others(command: Command, effect: Effect | None) -> tuple[SheetRef, ...]:

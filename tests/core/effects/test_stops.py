@@ -29,6 +29,7 @@ from indelible.core.moving import moved_to
 from indelible.core.policy.budgets import Exceeded
 from indelible.core.policy.policy import Asked, policy_of
 from indelible.core.policy.verdicts import Charge, capped
+from indelible.core.sheets import Sheet
 from indelible.errors import Stopped, TooManyPending
 from tests.core.effects.playing import play
 from tests.core.making import (
@@ -47,6 +48,7 @@ from tests.core.making import (
     next_step,
     open_command,
     prepared,
+    reopen,
 )
 
 STOP = Stop(is_in_force=True, by="ada", at=NOON, reason="wrong accounts")
@@ -138,6 +140,20 @@ def test_a_batch_says_which_stop_its_claims_were_decided_on() -> None:
     assert decide([open_command()], {}, {}, NOON, BY, STOPPED).stop_version is None
     report = finish(claim_of(effect()))
     assert decide([report], {report.ref: effect()}, {}, NOON, BY, LET_GO).stop_version is None
+
+
+def test_one_more_attempt_rests_on_the_stop_too_and_is_allowed_while_all_are_stopped() -> (
+    None
+):
+    again = reopen()
+    doubtful = {again.ref: effect("in_doubt")}
+    assert [decide([again], doubtful, {}, NOON, BY, one).stop_version for one in (LET_GO, STOPPED)] == [2, -1]
+    assert not decide([again], doubtful, {}, NOON, BY, STOPPED).needs_signed
+
+
+def test_a_write_rests_on_the_row_that_is_there_also_where_it_is_not_believed() -> None:
+    taken_away = Sheet(kind=STOP_REF.kind, id=STOP_REF.id, version=3, status="", body=None, row_version=0)
+    assert stop_version({STOP_REF: taken_away}) == 0
 
 
 def test_whoever_is_stopped_is_told_by_whom_and_why() -> None:

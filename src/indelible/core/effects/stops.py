@@ -148,14 +148,14 @@ def stop_in(sheets: Sheets) -> Stop | None:
 
 
 def stop_version(sheets: Sheets) -> int:
-    """Return the version that a claim is decided on, negative if its row says stopped; 0 if there never was a stop.
+    """Return the version of the row that a write is decided on, negative if it says stopped; 0 if there is no row.
 
     After a database was put back, a version comes again and may say the other thing.
     """
     sheet = sheet_at(sheets, STOP_REF)
     if sheet is None:
         return 0
-    return -sheet.version if sheet.status == "stopped" else sheet.version
+    return -sheet.guard if sheet.status == "stopped" else sheet.guard
 
 
 _LONG_AGO = datetime.fromisoformat("1970-01-01T00:00:00+00:00")

@@ -111,7 +111,7 @@ class Lane:
                     work.needs_comparing = not is_stop(commands)
                     work.assume(known, self._heads)
                     ways = ways[self._first_way(work) :]
-                if self.compare is not None and work.brakes:
+                if self.compare is not None and work.needs_signed:
                     work.signed = self.compare.signed(work.by.log)
                 try:
                     return self._persist(work, ways)

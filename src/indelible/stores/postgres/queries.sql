@@ -37,7 +37,7 @@ ROW(s, (SELECT ROW(p.value, p.salt, e.body) FROM indelible_payloads p
 -- name: is_going
 -- Is the tenant's stop as it was when claims were decided, and do their runs limit no calls where nobody knew of limits?
 -- A place that this transaction holds for a limit (version 0) is none yet.
--- Put in where {is_going} stands; writes without claims do not ask. A tree with fewer entries than were signed is an
+-- Put in where {is_going} stands; writes that rest on neither do not ask. A tree with fewer entries than were signed is an
 -- error of its own, the root of a negative number: the database was put back, perhaps under this very connection.
 (%(stop_version)s::bigint IS NULL OR %(stop_version)s = coalesce((
     SELECT CASE status WHEN 'stopped' THEN -version ELSE version END

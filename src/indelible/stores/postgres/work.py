@@ -21,7 +21,7 @@ from indelible.core.commands import (
 from indelible.core.effects.effect import Effect
 from indelible.core.effects.identity import Ref
 from indelible.core.events import Head, Provenance
-from indelible.core.runs.commands import RunNotMoved, Tell
+from indelible.core.runs.commands import RunNotMoved, TakeRun, Tell
 from indelible.core.runs.run import driver_ref, run_ref
 from indelible.core.sheets import NO_SHEETS, Sheet, SheetRef, Sheets
 from indelible.core.steps import brakes_of, needed_sheets, sheets_led_by_run
@@ -165,8 +165,13 @@ class Work:
 
     @property
     def brakes(self) -> list[SheetRef]:
-        """Name what every claim among the commands is decided on."""
+        """Name what may stand against the commands, and hardly ever is there."""
         return sorted({ref for command in self.commands for ref in brakes_of(command)})
+
+    @property
+    def needs_signed(self) -> bool:
+        """Is something claimed, so that the journal must have every entry that was signed?"""
+        return any(isinstance(command, Open | TakeRun) for command in self.commands)
 
     def needs_lock(self, batch: Batch, sheets: Sheets) -> bool:
         """Does a batch rest on what its guards do not cover?
