@@ -142,9 +142,7 @@ def test_a_batch_says_which_stop_its_claims_were_decided_on() -> None:
     assert decide([report], {report.ref: effect()}, {}, NOON, BY, LET_GO).stop_version is None
 
 
-def test_one_more_attempt_rests_on_the_stop_too_and_is_allowed_while_all_are_stopped() -> (
-    None
-):
+def test_one_more_attempt_rests_on_the_stop_too_and_is_allowed_while_all_are_stopped() -> None:
     again = reopen()
     doubtful = {again.ref: effect("in_doubt")}
     assert [decide([again], doubtful, {}, NOON, BY, one).stop_version for one in (LET_GO, STOPPED)] == [2, -1]
