@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from indelible.core.effects.calls import check_run_id
 from indelible.core.effects.effect import Actor
-from indelible.core.effects.identity import Ref
+from indelible.core.ports import time_in
 from indelible.core.privacy.forgetting import Erasure, Hold
 from indelible.core.privacy.redaction import Redactor, Rule, Screen, subject_mark
 from indelible.engine.engine import Engine
@@ -136,9 +136,9 @@ class Forgetting:
     def prune(
         self, before: datetime | timedelta, by: Actor, reason: str, dry_run: bool, rewrite: bool | None
     ) -> Erasure:
-        """Erases what ended before a moment, or is older than an age, by the store's clock: our own may be wrong."""
+        """Erases what ended before a moment, or is older than an age, by the store's clock."""
         _check_reason(reason)
-        now = self._engine.store.look([Ref(self._tenant, "clock", "0" * 64)]).now
+        now = time_in(self._engine.store, self._tenant)
         latest = now + _CLOCKS_DIFFER
         if isinstance(before, timedelta):
             before, latest = now - before, now

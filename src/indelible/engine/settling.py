@@ -28,7 +28,7 @@ from indelible.core.effects.settlements import (
     read_mappings,
     said,
 )
-from indelible.core.ports import Filter
+from indelible.core.ports import Filter, time_in
 from indelible.engine.engine import _refuse_inside_transaction
 from indelible.engine.finding import Finding, Found, everything
 from indelible.engine.writer import MOST_AT_ONCE, MOST_BYTES_AT_ONCE
@@ -169,8 +169,7 @@ class Settling:
             return one.planned.came_to("unknown_effect")
 
     def _now(self) -> datetime:
-        """Read the store's clock, by which leases end."""
-        return self._engine.store.look([Ref(self._tenant, "clock", "0" * 64)]).now
+        return time_in(self._engine.store, self._tenant)
 
     # Whose probes are asked
 

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from indelible.core.commands import Expire
 from indelible.core.effects.effect import SYSTEM
-from indelible.core.effects.identity import Ref
+from indelible.core.ports import time_in
 from indelible.core.sheets import SheetFilter
 from indelible.engine.desk import Desk
 from indelible.errors import IndelibleError
@@ -156,7 +156,7 @@ class Upkeep:
     def _reconcile(self, tenant: str) -> None:
         """Calls effects in doubt whose worker has not reported long after its lease; probes are the programs' own."""
         store = self._engine.store
-        latest = store.look([Ref(tenant, "", "")]).now - GRACE
+        latest = time_in(store, tenant) - GRACE
         for effect in store.abandoned(tenant, _PAGE):
             if effect.status == "processing" and effect.on_crash != "retry" and effect.is_abandoned(latest):
                 self._engine.write_alone(Expire(ref=effect.ref, stamp=self._engine.mint.stamp(SYSTEM)))
@@ -164,7 +164,7 @@ class Upkeep:
     def _clear(self, tenant: str) -> None:
         """Drops what is kept aside and needed no more."""
         store = self._engine.recorded
-        now = store.look([Ref(tenant, "", "")]).now
+        now = time_in(store, tenant)
         for kind in CLEARED_WHEN_DUE:
             while due := store.sheets(tenant, SheetFilter(kind=kind, due_by=now, limit=_PAGE)):
                 if not store.forgetting.drop(tenant, due):
@@ -173,7 +173,7 @@ class Upkeep:
     def _prune(self, tenant: str, retain: timedelta) -> None:
         """Erases the payloads of what ended longer ago than they are to be kept, as `indelible prune` does."""
         engine = self._engine
-        before = engine.store.look([Ref(tenant, "", "")]).now - retain  # our own clock may be wrong
+        before = time_in(engine.store, tenant) - retain
         eraser = Eraser(engine.store, tenant, engine.write_alone, engine.mint, str)
         eraser.prune(before, by=SYSTEM, reason="retention")
 

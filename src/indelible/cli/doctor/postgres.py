@@ -12,7 +12,7 @@ from indelible.cli.behind import store_behind
 from indelible.cli.doctor import approvals, journal
 from indelible.cli.doctor.command import Check, Verdict, check_added, check_effects, check_newest, check_skew, told
 from indelible.cli.opening import Where, open_to_read
-from indelible.core.effects.identity import Ref
+from indelible.core.ports import time_in
 from indelible.errors import IndelibleError, Misconfigured, SchemaOutdated
 from indelible.stores import durability
 
@@ -71,7 +71,7 @@ def check_ledger(place: Where) -> Iterator[Check]:
     try:
         with open_to_read(place) as ledger:
             yield Check("schema", "ok", "up to date")
-            stores_now = store_behind(ledger).look([Ref(place.tenant, "doctor", "0" * 64)]).now
+            stores_now = time_in(store_behind(ledger), place.tenant)
             now = datetime.now(UTC)
             yield check_skew(stores_now, now)
             yield from check_newest(ledger, now)

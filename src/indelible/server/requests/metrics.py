@@ -21,9 +21,8 @@ from indelible.aio import AsyncLedger
 from indelible.core.approvals.sheets import read_approval
 from indelible.core.commands import Answer, Claimed, Moved, Replayed, ReplayedFailure
 from indelible.core.effects.effect import Status
-from indelible.core.effects.identity import Ref
 from indelible.core.journal.notes import parse_head, parse_note
-from indelible.core.ports import Filter, Store
+from indelible.core.ports import Filter, Store, time_in
 from indelible.core.sheets import SheetFilter
 
 if TYPE_CHECKING:
@@ -154,7 +153,7 @@ def _add(sums: _Sums, store: Store, tenant: str) -> None:
     sums.pending += len(pending)
     oldest = next((read_approval(sheet) for sheet in pending if sheet.body is not None), None)
     if oldest is not None:
-        now = store.look([Ref(tenant, "", "")]).now
+        now = time_in(store, tenant)
         sums.age = max(sums.age, (now - oldest.asked_at).total_seconds())
     sums.in_doubt += len(store.effects(tenant, Filter(status="in_doubt", limit=COUNTED_TO)))
     sums.dead += len(store.sheets(tenant, SheetFilter(kind="delivery", status="dead", limit=COUNTED_TO)))
