@@ -14,7 +14,6 @@ from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
 from indelible.migrating.moving import move_tenant
 from indelible.server.signin.credentials import Credentials
-from indelible.stores import is_postgres
 from tests.journal.attacked_world import POLICY, Dump, charge, mail
 from tests.journal.decided import lose
 from tests.journal.exported import key_of
@@ -227,8 +226,6 @@ def test_98_a_loss_that_was_declared_goes_with_a_tenant_to_another_place(place: 
 
 
 def test_98_nor_does_it_refuse_for_ever_what_takes_from_a_budget(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    if is_postgres(place.url):
-        pytest.skip("there it is told to be started anew: docs/how-to/backup.md")
     with place.opened() as ledger:
         ledger.apply_policy(POLICY, by="ana")
         ledger.seal()
