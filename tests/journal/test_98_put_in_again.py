@@ -78,7 +78,7 @@ def test_98_a_vote_of_the_lost_part_is_put_in_again(place: Place, how: str) -> N
     with place.opened() as ledger:
         ledger.continue_journal()
         with pytest.raises(ApprovalPending):
-            ledger.run(WIRE, Count(), **ASKING)
+            ledger.run(WIRE, Count(), **ASKING, wait=timedelta())
     put_in_again(place, voted, "order-7")
     check_is_stopped_and_not_signed(place, "event 1 of run order-7: it was written before a loss was declared")
 
