@@ -8,6 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -16,14 +17,18 @@ import httpx
 import pytest
 from fastapi.openapi.models import OAuth2, OAuthFlowAuthorizationCode, OAuthFlows
 from google.adk.auth.auth_credential import AuthCredential, AuthCredentialTypes, OAuth2Auth
+from google.adk.features import FeatureName
+from google.adk.features._feature_registry import temporary_feature_override
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.google_tool import GoogleTool
+from google.adk.tools.mcp_tool.mcp_tool import McpTool
 from google.adk.tools.openapi_tool.openapi_spec_parser import rest_api_tool
 from google.adk.tools.openapi_tool.openapi_spec_parser.openapi_toolset import OpenAPIToolset
 from google.adk.tools.openapi_tool.openapi_spec_parser.tool_auth_handler import ToolContextCredentialStore
 from google.adk.tools.tool_context import ToolContext
 from google.genai import types
+from mcp.types import Tool as MCPTool
 
 from indelible import Ledger, MayHaveHappened, NothingHappened, Refused
 from indelible.integrations.adk import ToolError
@@ -293,6 +298,70 @@ def test_83_a_lost_answer_is_heard_also_where_a_tracer_stands_at_adk_s_client(
     monkeypatch.setattr(Bank, "how", "waits")
     Played(ledger, PAY, tools=[toolset(bank)], run="r", side_effect="payment").begin()
     assert (done, status_of(ledger)) == (["paid"], ["in_doubt"])
+
+
+# MCP servers
+
+
+GRACEFUL = FeatureName._MCP_GRACEFUL_ERROR_HANDLING
+
+
+class Lost:
+    """Stands for the sessions of an MCP server that does what it is told, and whose answer is lost."""
+
+    async def create_session(self, **_: Any) -> Lost:
+        return self
+
+    async def call_tool(self, *_: Any, **__: Any) -> Any:
+        done.append("paid")
+        raise ConnectionResetError("answer lost")
+
+    def _begin_session_use(self, *_: Any, **__: Any) -> None: ...
+    def _end_session_use(self, *_: Any, **__: Any) -> None: ...
+    def _discard_session(self, *_: Any, **__: Any) -> None: ...
+    def _get_session_context(self, *_: Any, **__: Any) -> None: ...
+
+
+def mcp_tool() -> McpTool:
+    described: Any = MCPTool(name="pay", inputSchema={"type": "object", "properties": {"amount": {"type": "integer"}}})
+    return McpTool(mcp_tool=described, mcp_session_manager=Lost())  # type: ignore[arg-type]
+
+
+async def handing_on(amount: int, tool_context: ToolContext) -> Any:
+    """Pays."""
+    return await mcp_tool().run_async(args={"amount": amount}, tool_context=tool_context)
+
+
+async def refusing(amount: int, tool_context: ToolContext) -> Any:
+    """Looks for the balance first."""
+    with suppress(ConnectionResetError):
+        await handing_on(amount, tool_context)
+    raise Refused("no balance")
+
+
+@pytest.mark.parametrize("kind", [FunctionTool, GoogleTool])
+@pytest.mark.parametrize("is_graceful", [True, False])
+@pytest.mark.parametrize(
+    ("pay", "declared", "status"),
+    [
+        (handing_on, {}, "in_doubt"),
+        (handing_on, {"failed_on": (ToolError, ConnectionResetError)}, "in_doubt"),
+        (handing_on, {"side_effect": "write"}, "in_doubt"),
+        (handing_on, {"side_effect": "read"}, "failed"),
+        (refusing, {}, "failed"),
+    ],
+)
+def test_83_a_lost_answer_of_an_mcp_server_that_a_function_hands_on_is_in_doubt(
+    ledger: Ledger, kind: Any, is_graceful: bool, pay: Any, declared: Any, status: str
+) -> None:
+    """Where ADK makes a result of it, it was a success."""
+    pays = functools.wraps(pay)(lambda amount, tool_context: pay(amount, tool_context))
+    pays.__name__ = "pay"
+    terms = {"pay": {"side_effect": "payment", **declared}}
+    # What a function raises leaves the app, if it failed.
+    with suppress(ConnectionResetError, Refused), temporary_feature_override(GRACEFUL, is_graceful):
+        Played(ledger, PAY, tools=[kind(pays)], run="r", terms=terms).begin()
+    assert (done, status_of(ledger)) == (["paid"], [status])
 
 
 # What tools put into the session's state

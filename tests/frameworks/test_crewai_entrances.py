@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 
 import pytest
 from crewai import Agent
 from crewai.agents.crew_agent_executor import CrewAgentExecutor
+from crewai.experimental.agent_executor import AgentExecutor
 from crewai.tools import BaseTool, tool
 from crewai.tools.agent_tools.add_image_tool import AddImageTool
 from crewai.tools.agent_tools.delegate_work_tool import DelegateWorkTool
@@ -257,6 +260,30 @@ def test_88_a_crew_of_the_deprecated_executor_that_is_awaited_knows_its_run(ledg
     assert [effect.run_id for effect in ledger.effects()] == ["order-1"]
 
 
+@pytest.mark.parametrize("by", ["crew", "hand"])
+def test_88_what_a_tool_starts_and_leaves_behind_asks_the_ledger_again(ledger: Ledger, by: str) -> None:
+    """Its context said for ever that the deed goes on, so its later calls passed the ledger."""
+    is_over, left = threading.Event(), []
+
+    class Leaving(Plain):
+        def run(self, *args: Any, **words: Any) -> Any:
+            def later() -> None:
+                is_over.wait(60)
+                super(Leaving, self).run(order="2")
+
+            left.append(threading.Thread(target=copy_context().run, args=(later,)))
+            left[-1].start()
+            return super().run(*args, **words)
+
+    with instrument(ledger), ledger.in_run("order-1"):
+        by_agent(Leaving()) if by == "crew" else LedgerTools(ledger, run="order-1").tools([Leaving()])[0].run(order="1")
+        assert DONE == ["charged 1"]
+        is_over.set()
+        left[0].join(60)
+    assert sorted(DONE) == ["charged 1", "charged 2"]
+    assert sorted(one.args["order"] for one in ledger.effects()) == ["1", "2"]
+
+
 # What only looks like CrewAI's own
 
 
@@ -319,6 +346,19 @@ def test_88_an_agent_that_does_its_tasks_by_itself_is_named(ledger: Ledger) -> N
     with instrument(ledger) as report, ledger.in_run("order-1"):
         crew_of(agent).kickoff()
     assert report.seen_unguarded == ("CrewAI: OwnAgent (agents of other frameworks)",)
+
+
+def test_88_an_executor_of_the_program_s_own_is_named(ledger: Ledger) -> None:
+    """It runs what it likes in the place of CrewAI's."""
+
+    class Mine(AgentExecutor):
+        def invoke(self, inputs: Any) -> Any:
+            return {"output": noted("paid", "1")}
+
+    agent = agent_of(executor_class=Mine)
+    with instrument(ledger, **STRICT), ledger.in_run("order-1"), pytest.raises(BadCall, match="Mine"):
+        crew_of(agent).kickoff()
+    assert DONE == []
 
 
 def test_88_an_agent_of_a_class_of_its_own_that_only_adds_is_not_named(ledger: Ledger) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from threading import Lock
 from typing import Annotated, Any, NamedTuple
 from uuid import uuid4
 
@@ -22,7 +23,7 @@ from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import InjectedState
-from pydantic import BaseModel, ConfigDict, Field, field_validator, v1
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, v1
 from pydantic_ai import Agent, DeferredToolRequests, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -418,6 +419,36 @@ async def test_38_what_is_shown_recorded_and_handed_to_the_tool_is_the_same(ledg
     assert till.got == [got, got]
     kinds = [{name: type(one) for name, one in entered.items()} for entered in till.got]
     assert kinds == [{name: type(one) for name, one in got.items()}] * 2
+
+
+class Locked(BaseModel):
+    """Cannot be copied."""
+
+    items: list[str]
+    _lock: Any = PrivateAttr(default_factory=Lock)
+
+
+async def test_38_pydantic_ai_says_nothing_happened_of_no_call_that_was_entered(ledger: AsyncLedger) -> None:
+    """A tool that had changed arguments of which there is no copy was told as never entered."""
+    got: list[Any] = []
+
+    def pay(basket: Locked) -> str:
+        got.append(list(basket.items))
+        basket.items.pop()
+        raise ConnectionError("lost")
+
+    def says(messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
+        return ModelResponse(parts=[ToolCallPart("pay", {"items": ["a", "b"]}, tool_call_id="toolu_1x")])
+
+    retry = Retry(on=(ConnectionError,), attempts=2, backoff=timedelta(0))
+    terms = {"pay": {"side_effect": "payment", "on_crash": "retry", "retry": retry}}
+    behind = LedgerCapability(ledger, run="r", model_turns=False, terms=terms)
+    tools = [Tool(pay, takes_ctx=False)]
+    with pytest.raises(Exception, match=r"doubt|may have happened") as caught:
+        await Agent(FunctionModel(says), tools=tools, capabilities=[behind]).run("pay")
+    assert not isinstance(caught.value, NothingHappened)
+    assert got == [["a", "b"]]
+    assert [one.status for one in await ledger.effects(tool="pay")] == ["in_doubt"]
 
 
 async def test_38_pydantic_ai_enters_each_attempt_with_what_is_recorded(ledger: AsyncLedger) -> None:

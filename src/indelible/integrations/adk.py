@@ -41,7 +41,7 @@ from google.genai import types
 from indelible import AsyncLedger, Ledger, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, BadCall, EffectFailed, EffectInDoubt
 from indelible.integrations.adk_pauses import NAME, Question, let_resumed_calls_ask, open_questions, own_answer
-from indelible.integrations.adk_sent import AtTool, mcp_tool, noting
+from indelible.integrations.adk_sent import AtTool, hear_clients, mcp_tool, noting
 from indelible.integrations.adk_ways import FRAMEWORK, WatchingPlugin, is_adks
 from indelible.integrations.entries import Entry, doubt_of, paused_by, raise_doubt
 from indelible.integrations.injected import holds_secret, name_beside, recorded
@@ -112,6 +112,7 @@ class LedgerPlugin(WatchingPlugin):
     ) -> None:
         super().__init__(watch or Watch(strict, tuple(allow)), NAME)
         let_resumed_calls_ask()
+        hear_clients()
         self._ledger = ledger.awaited
         self._run = run
         self._terms = Terms(terms, usual)

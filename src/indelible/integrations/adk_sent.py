@@ -10,9 +10,10 @@ import functools
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from importlib import import_module
 from types import MethodType
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from indelible import NothingHappened
 from indelible.integrations.adk_ways import is_adks
 from indelible.integrations.results import ToolError
 
+_MCP = "google.adk.tools.mcp_tool.mcp_tool"
 _REST = "google.adk.tools.openapi_tool.openapi_spec_parser.rest_api_tool"
 
 
@@ -48,8 +50,8 @@ class Sent:
         """Return the error that a result was made of; None if it is what the tool itself gave."""
         if not isinstance(result, dict) or not _is_error(result):
             return None
-        if self.lost or self.raised:
-            return self.lost or self.raised
+        if self.raised or self.lost:
+            return self.raised or self.lost
         is_made, told = any(result is one for one in self.made), ToolError(_text_in(result))
         if not self.begun and (is_made or _enters_itself(self.tool)):
             return NothingHappened(str(told))
@@ -59,8 +61,8 @@ class Sent:
 
 _sent: ContextVar[Sent | None] = ContextVar("indelible_adk_sent", default=None)
 _refused: ContextVar[Exception | None] = ContextVar("indelible_adk_refused", default=None)
-_at_rest: list[Any] = []
-"""What stands at ADK's client of REST APIs."""
+_ours: list[Any] = []
+"""What stands at ADK's classes and clients."""
 
 
 @contextmanager
@@ -75,7 +77,6 @@ def noting(tool: BaseTool) -> Iterator[Sent]:
     elif isinstance(tool, FunctionTool):
         _AtFunction.stand_at(tool)
         _AtGenerator.stand_at(tool)
-    _stand_at_rest()
     sent = Sent(tool)
     token = _sent.set(sent)
     try:
@@ -117,7 +118,7 @@ class _Noting(AtTool):
 
     async def __call__(self, *args: Any, **words: Any) -> Any:
         sent = _sent.get()
-        if sent is None or sent.tool is not self._tool:
+        if sent is None or not (self.notes_loss or sent.tool is self._tool):
             return await self._plain(*args, **words)
         sent.begun += 1
         try:
@@ -148,11 +149,41 @@ class _AtGenerator(_Noting):
     method, notes_loss = "_run_generator_as_node", False
 
 
+def _is_there(current: Any) -> bool:
+    """Say whether one of ours stands here already; another library may have wrapped it."""
+    return inspect.unwrap(current, stop=_ours.__contains__) in _ours
+
+
+def hear_clients() -> None:
+    """Hear ADK's clients of MCP servers and REST APIs, for all tools that call by them."""
+    for module in (_MCP, _REST):
+        with suppress(ImportError):  # the package `mcp` may not be there
+            import_module(module)  # now: a function may import it only when it is entered
+    _stand_at_servers()
+    _stand_at_rest()
+
+
+def _stand_at_servers() -> None:
+    """Stand at each MCP tool that is run, also by a function of the program."""
+    kind = mcp_tool()
+    if not kind or _is_there(kind.run_async):
+        return
+    run = kind.run_async
+
+    @functools.wraps(run)
+    async def ran(self: Any, **words: Any) -> Any:
+        _AtServer.stand_at(self)
+        return await run(self, **words)
+
+    _ours.append(ran)
+    kind.run_async = ran
+
+
 def _stand_at_rest() -> None:
     """Stand where ADK calls REST APIs: several kinds of tools have one such client inside."""
     rest: Any = sys.modules.get(_REST)
-    if rest is None or inspect.unwrap(rest._request, stop=_at_rest.__contains__) in _at_rest:
-        return  # another library may have wrapped what stands there
+    if rest is None or _is_there(rest._request):
+        return
     request, validate, call = rest._request, rest._validate_url, rest.RestApiTool.call
 
     @functools.wraps(request)
@@ -186,13 +217,13 @@ def _stand_at_rest() -> None:
             sent.made.append(result)
         return result
 
-    _at_rest.append(requested)
+    _ours.append(requested)
     rest._request, rest._validate_url, rest.RestApiTool.call = requested, validated, called
 
 
 def mcp_tool() -> Any:
     """Return ADK's class of MCP tools, for `isinstance`; without the package `mcp` there is none."""
-    return getattr(sys.modules.get("google.adk.tools.mcp_tool.mcp_tool"), "McpTool", ())
+    return getattr(sys.modules.get(_MCP), "McpTool", ())
 
 
 def _is_error(result: Mapping[str, Any]) -> bool:
@@ -209,4 +240,5 @@ def _text_in(result: Mapping[str, Any]) -> str:
 
 def _enters_itself(tool: BaseTool) -> bool:
     """Say whether all that acts in this tool is behind what notes that it began."""
-    return isinstance(tool, (FunctionTool, mcp_tool() or FunctionTool)) and is_adks(type(tool).run_async)
+    run = type(tool).run_async
+    return isinstance(tool, (FunctionTool, mcp_tool() or FunctionTool)) and (run in _ours or is_adks(run))

@@ -297,8 +297,8 @@ class _Structured(CrewStructuredTool):
 
 
 _ENTRANCES = ("run", "arun")
-_DOING: ContextVar[BaseTool | None] = ContextVar("indelible_crewai_doing", default=None)
-"""The tool whose own `run` or `arun` is entered."""
+_DOING: ContextVar[list[BaseTool]] = ContextVar("indelible_crewai_doing", default=[])  # noqa: B039 - never changed
+"""The tool whose own `run` or `arun` is entered; empty once the deed is over, for threads that hold it longer."""
 
 
 def deed_of(tool: BaseTool, entrance: str) -> str:
@@ -321,7 +321,7 @@ def deed_behind(tool: BaseTool, entrance: str) -> str:
 @contextmanager
 def going_on(tool: BaseTool) -> Iterator[bool]:
     """Say whether the tool's own `run` was entered, and goes on in that of CrewAI."""
-    is_it, token = _DOING.get() is tool, _DOING.set(None)
+    is_it, token = any(one is tool for one in _DOING.get()), _DOING.set([])
     try:
         yield is_it
     finally:
@@ -377,7 +377,8 @@ class _Entry(Entry):
         """Give the deed. What one of an MCP server raises is a lost answer: its server's errors are `ToolFailure`s."""
         is_native = isinstance(self._tool, MCPNativeTool)
         tool = _sent_once(self._tool) if is_native else self._tool
-        token = _DOING.set(tool if self._deed in _ENTRANCES else None)
+        doing = [tool] if self._deed in _ENTRANCES else []
+        token = _DOING.set(doing)
         try:
             yield getattr(tool, self._deed)
         except Exception as lost:
@@ -385,6 +386,7 @@ class _Entry(Entry):
                 raise_doubt(lost, effect)
             raise
         finally:
+            doing.clear()
             _DOING.reset(token)
 
     def _kept(self, result: Any, effect: RunningEffect) -> Any:

@@ -370,10 +370,12 @@ class _Passage:
         of: The framework's own object for the call: the same one all the way, and another one for each other call.
         recorded: The JSON of what the tool is entered with.
         is_approved: Is "approved", which the framework says, the answer to the tool's own question? None: leave it.
+        is_again: An earlier attempt of this call entered the tool. Default: False.
     """
 
-    def __init__(self, of: Any, recorded: Any, is_approved: bool | None = None) -> None:
+    def __init__(self, of: Any, recorded: Any, is_approved: bool | None = None, is_again: bool = False) -> None:
         self.of = of
+        self._is_again = is_again
         self.is_approved = is_approved
         self.is_entered = False
         self.gave: list[Any] = []
@@ -406,6 +408,11 @@ class _Passage:
         """Enter the tool once, with what is recorded, or raise `NothingHappened`."""
         try:
             if not is_same(shown(), self._recorded):
+                if self._is_again:  # what cannot be copied is handed to each attempt as the one before left it
+                    raise MayHaveHappened(
+                        "the arguments are not those that the ledger has recorded any more: an earlier attempt, or a "
+                        "hook of another capability, changed them. The tool was entered before, and not once more"
+                    )
                 raise NothingHappened(
                     "a hook of another capability changed what the ledger has recorded, so nothing was entered; change "
                     "it before: in after_tool_validate, in wrap_tool_execute, or in their hooks for outputs"
@@ -591,7 +598,8 @@ class _Entry(Entry):
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
         _check_validated(self, effect, self._supplies)
-        self._passage = _Passage(self._part, self._shown, self._asking.is_tool_answered)
+        was_entered = self._passage.is_entered
+        self._passage = _Passage(self._part, self._shown, self._asking.is_tool_answered, was_entered)
         given = self._validated
         with suppress(TypeError, copy.Error):  # a tool may change what it gets, and be entered again
             given = copy.deepcopy(given)

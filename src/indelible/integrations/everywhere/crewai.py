@@ -409,6 +409,8 @@ def _note_task(watch: Watch, task: Task, agent: Any = None) -> None:
 def _note_worker(watch: Watch, agent: Any) -> None:
     if isinstance(agent, Agent):
         _note_agent(watch, agent)
+        own = [] if _is_crewais(agent.executor_class) else [agent.executor_class.__name__]
+        watch.note(_NAME, "agents of other frameworks", own)
     if agent is not None and not (isinstance(agent, Agent) and _works_as_known(type(agent))):
         watch.note(_NAME, "agents of other frameworks", [type(agent).__name__])
 
