@@ -252,10 +252,12 @@ def test_83_adk_a_call_that_was_not_sent_has_not_happened(ledger: Ledger, monkey
 # Strands
 
 
-def strand(ledger: Ledger, how: str, declared: Any, through: Any = None, **words: Any) -> Any:
+def strand(
+    ledger: Ledger, how: str, declared: Any, through: Any = None, kind: type[MCPClient] = MCPClient, **words: Any
+) -> Any:
     """Let an agent charge, by a tool of its own if `through` makes one, and return what came of it."""
     params = StdioServerParameters(command=sys.executable, args=bank(how), cwd=ROOT)
-    with MCPClient(lambda: stdio_client(params), **words) as client:
+    with kind(lambda: stdio_client(params), **words) as client:
         tools = client.list_tools_sync()
         for one in tools:
             one.timeout = timedelta(seconds=2 if how == "waits" else 60)
@@ -308,16 +310,17 @@ def blocking_router(client: MCPClient) -> Any:
     return charge
 
 
-def test_83_strands_a_client_of_the_program_s_own_is_heard(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kind of client that writes its own method was heard nowhere."""
-    plain = MCPClient.call_tool_async
+class OwnClient(MCPClient):
+    """Writes its own method, as one that connects anew does."""
 
-    async def own(self: Any, *args: Any, **words: Any) -> Any:
-        return await inspect.unwrap(plain)(self, *args, **words)
+    async def call_tool_async(self, *args: Any, **words: Any) -> Any:
+        return await inspect.unwrap(MCPClient.call_tool_async)(self, *args, **words)
 
-    monkeypatch.setattr(MCPClient, "call_tool_async", own)
+
+def test_83_strands_a_client_of_the_program_s_own_is_heard(ledger: Ledger) -> None:
+    """What stands at the SDK's client does not hear it: the result of the server's tool tells."""
     terms = {"side_effect": "payment", "failed_on": ToolError}
-    assert strand(ledger, "dies", terms).stop_reason == "interrupt"
+    assert strand(ledger, "dies", terms, kind=OwnClient).stop_reason == "interrupt"
     assert (paid(), [one.status for one in ledger.effects()]) == (1, ["in_doubt"])
 
 

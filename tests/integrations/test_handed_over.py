@@ -421,6 +421,34 @@ async def test_38_what_is_shown_recorded_and_handed_to_the_tool_is_the_same(ledg
     assert kinds == [{name: type(one) for name, one in got.items()}] * 2
 
 
+class Odd(BaseModel):
+    """Cannot be compared, as pandas.NA cannot."""
+
+    charge: str = "c"
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("ambiguous")
+
+
+class AnyOdd(BaseModel):
+    order: str
+    amount: Any = Odd()
+
+
+async def test_38_a_value_that_cannot_be_compared_is_no_error_of_the_tool_s(ledger: AsyncLedger) -> None:
+    """Its own error ended the agent, and would have left doubt where nothing was entered."""
+    till = Till()
+    tool = structured(AnyOdd, usual)(till)
+    await by_langchain(ledger, tool, ORDER)
+    (asked,) = await ledger.approvals()
+    await ledger.approve(asked.id, digest=asked.digest, by="ana")
+    for _ in range(2):
+        with contextlib.suppress(NothingHappened):
+            await by_langchain(ledger, tool, ORDER)
+    assert [one.status for one in await ledger.effects()] == ["succeeded"]
+    assert [(one["order"], one["amount"].charge) for one in till.got] == [("1", "c")] * 2
+
+
 class Locked(BaseModel):
     """Cannot be copied."""
 

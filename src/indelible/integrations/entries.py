@@ -29,6 +29,8 @@ from indelible.integrations.telling import replayed
 from indelible.integrations.terms import asked_again, is_same
 from indelible.tool import encode, fate_of, holds_mark
 
+_NOT_READ = (ValueError, TypeError, BadCall)
+"""What says that a value cannot be read, or cannot be compared: its class may be the program's own."""
 _READS_OTHERWISE = (
     "would read other arguments than those that are recorded, judged and approved, so it was not entered; cancel the "
     "recorded call and make it again: indelible effects list"
@@ -213,10 +215,10 @@ class Entry:
             NothingHappened: The framework reads neither as what is recorded, judged and approved.
         """
         args = dict(recorded)
-        with suppress(ValueError, BadCall):
+        with suppress(*_NOT_READ):
             if gives is not None:
                 args = _with_own_values(args, said, reads, gives)
-        with suppress(ValueError, BadCall):
+        with suppress(*_NOT_READ):
             if is_same(reads(args), recorded):
                 return copy.deepcopy(args)
         raise NothingHappened(f"{self.call.tool} {_READS_OTHERWISE}")
@@ -394,7 +396,7 @@ def _with_own_values(
         return recorded
     meant = gives(args)
     for name, one in recorded.items():
-        with suppress(ValueError, BadCall):
+        with suppress(*_NOT_READ):
             given = gives({**args, name: one})
             if all(name in given and _is_alike(given[name], value) for name, value in meant.items()):
                 args[name] = one

@@ -76,8 +76,8 @@ def _hidden(validated: BaseModel, shown: Mapping[str, Any]) -> str | None:
 
 def _is_read_again(validated: BaseModel, shown: Mapping[str, Any], reads: Reads) -> bool:
     try:
-        return reads(copy.deepcopy(shown)) == validated
-    except ValueError:
+        return bool(reads(copy.deepcopy(shown)) == validated)
+    except (TypeError, ValueError):  # a value of the program's own may not compare
         return False
 
 
