@@ -35,6 +35,7 @@ from indelible.errors import (
 )
 from indelible.journal.keys.ring import KeyRing
 from indelible.stores.sqlite import write_lock
+from indelible.stores.sqlite.store import SqliteStore
 from indelible.stores.sqlite.write_lock import WriteLock, is_stopped
 from tests.chaos.beside import locks_of
 from tests.scenarios.shells import Driver, charge
@@ -392,6 +393,31 @@ def test_58_a_file_or_log_that_is_gone_is_refused_and_starts_nothing(tmp_path: P
         ledger.run(charge(args={"amount": 3}), handler)
     assert len(entered) == (when == "inside")
     ledger.close()
+
+
+@pytest.mark.parametrize(
+    "loss", [log_deleted, log_replaced, log_emptied, index_deleted, index_moved, deleted, emptied, replaced]
+)
+def test_58_what_was_written_to_a_file_that_is_gone_by_then_starts_nothing(
+    tmp_path: Path, loss: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "ledger.db"
+    entered: list[str] = []
+    with Ledger.open(f"sqlite:///{file}", seal=False) as ledger:
+        assert ledger.run(charge(args={"amount": 1}), lambda effect: "paid") == "paid"
+        transact = SqliteStore._transact
+
+        def lost_after_the_commit(store: SqliteStore, *words: Any) -> Any:
+            monkeypatch.undo()
+            batch = transact(store, *words)
+            loss(file)
+            return batch
+
+        monkeypatch.setattr(SqliteStore, "_transact", lost_after_the_commit)
+        with pytest.raises(StoreError):
+            ledger.run(charge(args={"amount": 2}), lambda effect: entered.append(effect.id))
+    assert SqliteStore._transact is transact, "the file was lost while the call was written"
+    assert entered == []
 
 
 PAY = """

@@ -66,7 +66,8 @@ class Counted:
         name = request.headers.get("authorization")
         if not name:
             raise NotAuthenticated("who are you?")
-        return Caller(tenant="acme", scopes=frozenset({"agent"}), actor=Actor(name, "agent", "api_key"))
+        who = name.partition(" ")[0]  # what follows tells apart the tokens of one caller
+        return Caller(tenant="acme", scopes=frozenset({"agent"}), actor=Actor(who, "agent", "api_key"))
 
     def post(self, key: str | None = "k", *, who: str = "ana", body: bytes = b"{}", query: str = "") -> httpx2.Response:
         headers = {"Authorization": who} | ({} if key is None else {"Idempotency-Key": key})
@@ -210,6 +211,15 @@ def test_an_answer_is_kept_so_that_the_database_alone_does_not_tell_it(counted: 
     counted.post("another key")
     asked = {read_reply(sheet).request for sheet in counted.store.sheets("acme", SheetFilter(kind="reply"))}
     assert len(asked) == 2, "nor is the request there as a hash that could be guessed"
+
+
+def test_a_kept_answer_is_read_with_the_token_that_asked_and_with_no_other_of_the_caller(counted: Counted) -> None:
+    assert counted.post(who="ana token-1").json()["secret"]
+    other = counted.post(who="ana token-2")
+    assert (other.status_code, other.json()["type"]) == (422, "/problems/key-reused")
+    assert "settle" not in other.text
+    assert counted.post(who="ana token-1").headers["idempotent-replayed"] == "true"
+    assert counted.count == 1
 
 
 def test_an_answer_that_is_too_large_is_not_kept_and_the_request_is_not_repeated(counted: Counted) -> None:

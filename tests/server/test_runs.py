@@ -284,6 +284,18 @@ def test_a_packet_is_taken_over_by_an_admin_alone(place: RunsPlace, tmp_path: Pa
         elsewhere.close()
 
 
+def test_a_run_that_was_set_aside_for_a_person_is_taken_over_by_an_admin_alone(
+    place: RunsPlace, begun: Any, post: Any, get: Any
+) -> None:
+    run_id = begun["run"]["id"]
+    place.ledger.end_run(run_id, "manual_review_required", by="ada", reason="odd amounts")
+    assert post(f"/runs/{run_id}/resume", {}, 409)["code"] == "review"
+    post(f"/runs/{run_id}/resume", {"force": True}, 403)
+    assert get(f"/runs/{run_id}")["status"] == "manual_review_required"
+    with place.client_of("admin") as admin:
+        assert post(f"/runs/{run_id}/resume", {"force": True}, 200, admin)["run"]["status"] == "active"
+
+
 def test_what_is_larger_than_a_result_may_be_is_refused(begun: Any, post: Any, get: Any) -> None:
     run_id, large = begun["run"]["id"], "x" * 100_001
     sent = {"events": [told("plan_locked"), told("plan_locked", payload=large)]}
