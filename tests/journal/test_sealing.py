@@ -12,6 +12,7 @@ import sys
 import threading
 from base64 import b64decode
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from indelible.core.journal.tiles import node_reader
 from indelible.errors import BadCall, JournalError, KeyUnusable, NotSealed, SignerRefused
 from indelible.journal.sealing_thread import SealingThread
 from indelible.journal.witnesses.cosigning import Cosigning
+from tests.journal.watched import STRANGER, Log
 from tests.lending import lent_folder
 from tests.scenarios.shells import Count
 from tests.waiting import PATIENCE, eventually
@@ -359,6 +361,24 @@ def test_cosignatures_stay_when_another_process_signs_the_same_head(place: dict[
         journal.keep_head(ledger.tenant, head, str(note.with_signatures([seen])), datetime.now(UTC))
         ledger._engine.notary.sealer()._sign(journal.tree(ledger.tenant))
         assert parse_note(journal.heads(ledger.tenant, 1)[0]).signatures == (*note.signatures, seen)
+
+
+def test_a_head_that_no_key_of_the_journal_signed_is_passed_over(place: dict[str, Any]) -> None:
+    """A stranger's head in the place of ours would keep our key from signing."""
+    with Ledger.open(**place, seal=False) as ledger:
+        ledger.run(charge(), Count("ok"))
+        ours = ledger.seal()
+        assert ours is not None
+        size = covered(ledger)
+        forged = replace(Log().to(size), origin=parse_head(ours.text).origin, secret=STRANGER).note
+        journal = ledger._engine.store.journal
+        journal.keep_head(ledger.tenant, parse_head(forged.text), str(forged), datetime.now(UTC))
+        assert journal.heads(ledger.tenant, 1) == [str(forged)]
+    with Ledger.open(**place, seal=False) as ledger:
+        ledger.run(charge(run_id="order-2"), Count("ok"))
+        newest = ledger.seal()
+        assert newest is not None
+        assert parse_head(newest.text).size == covered(ledger) > size
 
 
 def test_going_on_after_a_loss_is_on_the_record(restored: dict[str, Any]) -> None:

@@ -1734,6 +1734,16 @@ _SECOND_ROUND = (
         ),
     ),
     Bug(
+        name="head-that-nobody-signed-believed",
+        part="sealing, keys",
+        promise="journal.md: a head that no key of the journal signed is passed over",
+        file="journal/sealing.py",
+        where="Sealer._believed",
+        old="            return None\n        self._newest = (text, note)",
+        new="            pass\n        self._newest = (text, note)",
+        tests=("tests/journal/test_sealing.py",),
+    ),
+    Bug(
         name="witness-believes-any-memory",
         part="sealing, keys",
         promise="witness.md: a remembered head that this witness did not cosign is damage: nothing more is cosigned",
