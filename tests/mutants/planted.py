@@ -1744,6 +1744,16 @@ _SECOND_ROUND = (
         tests=("tests/journal/test_sealing.py",),
     ),
     Bug(
+        name="edit-takes-any-place",
+        part="server",
+        promise="approvals.md: an edited call takes the place of the call with these arguments, and no other",
+        file="server/answering.py",
+        where="Answering._placed",
+        old="if key is None or edit.takes.ref != Ref(ref.tenant, ref.scope, key):",
+        new="if key is None:",
+        tests=("tests/server/test_store_routes.py",),
+    ),
+    Bug(
         name="witness-believes-any-memory",
         part="sealing, keys",
         promise="witness.md: a remembered head that this witness did not cosign is damage: nothing more is cosigned",

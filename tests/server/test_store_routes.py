@@ -22,6 +22,7 @@ from indelible.core.commands import (
     Answer,
     AwaitingApproval,
     Claimed,
+    EditRead,
     Finish,
     Keep,
     Kept,
@@ -29,9 +30,10 @@ from indelible.core.commands import (
     Outrun,
     Record,
     RefusedByPolicy,
+    Taken,
 )
 from indelible.core.effects.effect import Claim, Effect, hash_of
-from indelible.core.effects.identity import digest_of
+from indelible.core.effects.identity import Ref, digest_of
 from indelible.core.policy.budgets import read_budget
 from indelible.core.policy.policy import policy_of
 from indelible.core.policy.verdicts import Charge, Verdict
@@ -432,6 +434,23 @@ def test_no_claim_is_held_for_ever(agent: Anything, make: Commands, lease: timed
     claim = answered(agent.apply(make.open("effect"))).claim
     assert "lease" in refused(agent.ask("heartbeat", claim=claim, lease=lease), 400, "bad-call")
     assert agent.ask("heartbeat", claim=claim, lease=LEASE) == (200, {"answer": True})
+
+
+def test_an_edit_takes_the_place_of_the_call_with_its_arguments_and_no_other(agent: Anything, make: Commands) -> None:
+    """A client that could name any place would make somebody else's call the one that was approved."""
+    command = make.open("effect")
+    edited = encode({"n": 2})
+    key = command.naming.key(command.ref, command.tool, edited)
+    assert key is not None
+    there = command.ref._replace(key=key)
+
+    def asked(ref: Ref) -> tuple[int, Any]:
+        edit = EditRead(version=1, args_json=edited, is_exact=True, takes=Taken(ref=ref, effect_id="eff_1"))
+        return agent.apply(replace(command, edit=edit))
+
+    for other in (command.ref, there._replace(scope="run:other"), there._replace(tenant="other")):
+        refused(asked(other), 400, "bad-call")
+    assert asked(there)[0] == 200
 
 
 def test_nobody_takes_a_run_over_by_a_heartbeat(agent: Anything, make: Commands) -> None:
