@@ -29,7 +29,7 @@ from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
 
 from indelible import AsyncLedger, Ledger
-from indelible.errors import NotAuthenticated, StoreUnavailable
+from indelible.errors import IndelibleError, NotAuthenticated, StoreUnavailable
 from indelible.integrations.function_calls import FunctionCalls
 from indelible.integrations.langchain import LedgerMiddleware
 from indelible.integrations.mcp import ledger_proxy
@@ -240,6 +240,43 @@ def in_openai_agents(ledger: Ledger, pays: Any, terms: Any) -> None:
 def test_37_a_result_that_is_no_json_is_recorded_as_text(ledger: Ledger, behind: Any, pays: Any, terms: Any) -> None:
     behind(ledger, pays, terms)
     assert [effect.status for effect in ledger.effects(tool=pays.__name__)] == ["succeeded"]
+    assert done == ["1"]
+
+
+class Unsayable:
+    """Is a result whose own code raises what the tool declares as its failure."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+    __repr__ = __str__
+
+
+def in_langchain(ledger: Ledger, pays: Any, terms: Any) -> None:
+    behind = LedgerMiddleware(ledger, terms={pays.__name__: terms}, on_error="tell", model_turns=False)
+    model = Scripted(responses=asked(pays.__name__))
+    graph: Any = create_agent(model, [StructuredTool.from_function(pays)], middleware=[behind])
+    graph.invoke({"messages": [("user", "go")]}, THREAD)
+
+
+def in_function_calls(ledger: Ledger, pays: Any, terms: Any) -> None:
+    call = {"type": "function_call", "call_id": "call_Xyz", "name": pays.__name__, "arguments": '{"order": "1"}'}
+    FunctionCalls(ledger, {pays.__name__: pays}, run="order-1", **terms).answer([call])
+
+
+@pytest.mark.parametrize("terms", TERMS)
+@pytest.mark.parametrize("behind", [in_pydantic_ai, in_openai_agents, in_langchain, in_function_calls])
+def test_37_a_result_whose_own_code_raises_what_the_tool_declares_leaves_doubt(
+    ledger: Ledger, behind: Any, terms: Any
+) -> None:
+    def pay(order: str) -> Any:
+        """Pay."""
+        done.append(order)
+        return Unsayable()
+
+    with suppress(IndelibleError, ValueError):  # where the framework hands it on
+        behind(ledger, pay, terms)
+    assert [effect.status for effect in ledger.effects(tool="pay")] == ["in_doubt"]
     assert done == ["1"]
 
 

@@ -1754,6 +1754,16 @@ _SECOND_ROUND = (
         tests=("tests/server/test_store_routes.py",),
     ),
     Bug(
+        name="failure-after-the-tool-returned",
+        part="adapters",
+        promise="integrations: what fails after the tool returned is in doubt, whatever the tool declares",
+        file="integrations/entries.py",
+        where="Entry._after_return",
+        old="            if self._has_returned:\n",
+        new="            if not self._has_returned and self._live:\n",
+        tests=("tests/integrations/test_around_tools.py",),
+    ),
+    Bug(
         name="witness-believes-any-memory",
         part="sealing, keys",
         promise="witness.md: a remembered head that this witness did not cosign is damage: nothing more is cosigned",
