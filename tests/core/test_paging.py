@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
 from indelible.core.paging import event_of, every_event, every_run, every_sheet, read_sheet
-from indelible.core.ports import Store
+from indelible.core.ports import Store, time_in
 from indelible.core.sheets import SheetFilter, SheetRef
 from indelible.stores import open_store
+from indelible.testing.clock import FakeClock
 from indelible.testing.commands import Commands, asking, message
 
 MAKE = Commands("default")
@@ -63,3 +65,11 @@ def test_an_event_says_when_it_was_written(store: Store) -> None:
     store.apply("default", [command], [None])
     (event,) = store.events("default", MAKE.run_id, -1, 1)
     assert event.at == command.stamp.at
+
+
+def test_the_time_is_that_of_the_store() -> None:
+    clock = FakeClock()
+    store = open_store(":memory:", clock=clock)
+    clock.advance(timedelta(days=400))
+    assert time_in(store, "default") == clock.now()
+    store.close()
