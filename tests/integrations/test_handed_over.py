@@ -456,7 +456,10 @@ class Locked(BaseModel):
     _lock: Any = PrivateAttr(default_factory=Lock)
 
 
-async def test_38_pydantic_ai_says_nothing_happened_of_no_call_that_was_entered(ledger: AsyncLedger) -> None:
+@pytest.mark.parametrize(("again", "attempts"), [(ConnectionError, 2), (Exception, 3)])
+async def test_38_pydantic_ai_says_nothing_happened_of_no_call_that_was_entered(
+    ledger: AsyncLedger, again: type[Exception], attempts: int
+) -> None:
     """A tool that had changed arguments of which there is no copy was told as never entered."""
     got: list[Any] = []
 
@@ -468,7 +471,7 @@ async def test_38_pydantic_ai_says_nothing_happened_of_no_call_that_was_entered(
     def says(messages: list[ModelMessage], about: AgentInfo) -> ModelResponse:
         return ModelResponse(parts=[ToolCallPart("pay", {"items": ["a", "b"]}, tool_call_id="toolu_1x")])
 
-    retry = Retry(on=(ConnectionError,), attempts=2, backoff=timedelta(0))
+    retry = Retry(on=(again,), attempts=attempts, backoff=timedelta(0))
     terms = {"pay": {"side_effect": "payment", "on_crash": "retry", "retry": retry}}
     behind = LedgerCapability(ledger, run="r", model_turns=False, terms=terms)
     tools = [Tool(pay, takes_ctx=False)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from indelible import Actor, Ledger, MayHaveHappened, ToolCall
+from indelible import Actor, Ledger, MayHaveHappened, NothingHappened, RunningEffect, ToolCall
 from indelible.errors import ApprovalPending, EffectInDoubt, RecordForged, SignerRefused
 from indelible.journal.evidence.live import LiveEvidence
 from indelible.journal.evidence.verification import verify
@@ -191,6 +191,36 @@ def test_98_a_process_without_the_folder_that_lived_through_the_loss_learns_of_i
         assert sent.entries == calls
         far.retry(far.effects(status="in_doubt")[0], by="ana")
         _decide_something(far, 6)
+    monkeypatch.setenv("INDELIBLE_KEYS", str(place.keys))
+    monkeypatch.delenv("INDELIBLE_WRITER_KEYS")
+    with place.opened() as ledger:
+        ledger.seal()
+        assert ledger.stopped() is None
+
+
+def test_98_nor_does_an_attempt_that_it_gives_back_after_the_loss_stop_effects(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt began after the restore, which a process without the folder does not notice."""
+    with place.opened() as ledger:
+        ledger.seal()
+        copy = place.state()
+        ledger.run(mail(1), Count())
+        ledger.seal()
+        lend_writer_keys(monkeypatch, ledger)
+    place.set_back(copy)
+    monkeypatch.setenv("INDELIBLE_KEYS", str(place.keys.parent / "elsewhere"))
+
+    def declined(effect: RunningEffect) -> None:
+        with monkeypatch.context() as near:
+            near.setenv("INDELIBLE_KEYS", str(place.keys))
+            near.delenv("INDELIBLE_WRITER_KEYS")
+            with place.opened() as ledger:
+                ledger.continue_journal()
+        raise NothingHappened("the bank is closed")
+
+    with place.opened() as far, pytest.raises(NothingHappened):
+        far.run(WIRE, declined, **PAYING)
     monkeypatch.setenv("INDELIBLE_KEYS", str(place.keys))
     monkeypatch.delenv("INDELIBLE_WRITER_KEYS")
     with place.opened() as ledger:

@@ -212,7 +212,7 @@ def brakes_of(command: Command) -> tuple[SheetRef, ...]:
 
     That is the stop, the fence of a run that another ledger goes on with, and limits that its judge did not know.
     A run is not taken over while the stop says that the database was set back. The row of the stop also tells of
-    declared losses, to which rights and one more attempt are bound.
+    declared losses, to which rights and each attempt that is given back or allowed are bound.
 
     Every claim is decided on them, and hardly ever is one there. So a store may assume what it saw last, and have the
     write see that it is so: `Batch.stop_version` and `Batch.unlimited`.
@@ -228,7 +228,7 @@ def brakes_of(command: Command) -> tuple[SheetRef, ...]:
 def is_bound(command: Command) -> bool:
     """Return whether a command may write an event that is bound to the losses declared before it."""
     is_right = isinstance(command, Record) and command.event_type in BOUND_EVENTS
-    return is_right or isinstance(command, CastVote | Amend | Reopen)
+    return is_right or isinstance(command, CastVote | Amend | Reopen | Relinquish)
 
 
 def _fences_of_others(command: Command, effect: Effect | None) -> tuple[SheetRef, ...]:

@@ -375,7 +375,7 @@ class _Passage:
 
     def __init__(self, of: Any, recorded: Any, is_approved: bool | None = None, is_again: bool = False) -> None:
         self.of = of
-        self._is_again = is_again
+        self.is_again = is_again
         self.is_approved = is_approved
         self.is_entered = False
         self.gave: list[Any] = []
@@ -408,7 +408,7 @@ class _Passage:
         """Enter the tool once, with what is recorded, or raise `NothingHappened`."""
         try:
             if not is_same(shown(), self._recorded):
-                if self._is_again:  # what cannot be copied is handed to each attempt as the one before left it
+                if self.is_again:  # what cannot be copied is handed to each attempt as the one before left it
                     raise MayHaveHappened(
                         "the arguments are not those that the ledger has recorded any more: an earlier attempt, or a "
                         "hook of another capability, changed them. The tool was entered before, and not once more"
@@ -598,7 +598,7 @@ class _Entry(Entry):
     async def enter(self, effect: RunningEffect) -> Any:
         """Enter the tool with the arguments that are recorded, which are those that were validated."""
         _check_validated(self, effect, self._supplies)
-        was_entered = self._passage.is_entered
+        was_entered = self._passage.is_entered or self._passage.is_again
         self._passage = _Passage(self._part, self._shown, self._asking.is_tool_answered, was_entered)
         given = self._validated
         with suppress(TypeError, copy.Error):  # a tool may change what it gets, and be entered again
