@@ -955,8 +955,8 @@ _NOTIFY = (
         promise="deploy.md: --retain 90d erases what ended longer ago, and nothing younger",
         file="engine/upkeep.py",
         where="Upkeep._prune",
-        old='before = engine.store.look([Ref(tenant, "", "")]).now - retain',
-        new='before = engine.store.look([Ref(tenant, "", "")]).now',
+        old="before = time_in(engine.store, tenant) - retain",
+        new="before = time_in(engine.store, tenant)",
         tests=("tests/server/test_worker.py", "tests/cli/test_journal.py"),
     ),
     Bug(
@@ -1647,8 +1647,8 @@ _SECOND_ROUND = (
         promise="deploy.md: the worker says in_doubt long after a lease, so that a late report comes first",
         file="engine/upkeep.py",
         where="Upkeep._reconcile",
-        old=".now - GRACE",
-        new=".now",
+        old="latest = time_in(store, tenant) - GRACE",
+        new="latest = time_in(store, tenant)",
         tests=("tests/server/test_worker.py", "tests/scenarios/test_doubt.py"),
     ),
     Bug(

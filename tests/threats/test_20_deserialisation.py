@@ -46,6 +46,7 @@ NAMED = {
     "cli/programs.py": {"import_module"},  # the function that whoever types the command names
     "server/gateway_tools.py": {"import_module"},  # the tools of whoever runs the server, from their file
     "testing/adapters/rig.py": {"import_module"},  # our own cases, from a table
+    "integrations/adk_sent.py": {"import_module"},  # two modules of ADK's, by names that stand there
     "integrations/instrument.py": {"import_module"},  # adapters of ours, from a table
     "integrations/everywhere/reach.py": {"setattr"},  # puts a gate of ours into a framework, and takes it out again
     "integrations/crewai_turns.py": {"setattr"},  # one mark of CrewAI on functions of ours
