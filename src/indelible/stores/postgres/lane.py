@@ -307,7 +307,7 @@ class Lane:
         try:
             seen = None if self._is_stop_unseen(work) else self._look(work)
         except RecordForged:
-            return None  # under lock the stop is read too, whose row may tell of a loss, and that allows older rows
+            return None  # under lock a claim reads the stop too, whose row may tell of a loss: then older rows count
         if seen is None:
             return None
         self._note(work, seen.effects)
